@@ -1,10 +1,11 @@
-//! The operations of one commit: how callers collect them and how the log stores them.
+//! Operations of one commit: how callers collect them and how the log stores them.
 //!
-//! The payload of a commit record is the operations in order of keyspace and key, each
-//! `kind: u8, keyspace: varint, key: varint length + bytes, value: varint length + bytes` (no value behind a
-//! delete; a range delete's key is the start of its range and its value the end). There is one operation a key, because
-//! a commit has one sequence number. A range delete hides older commits only, so its place among the others is
-//! without meaning: this build writes range deletes first, and joins those that overlap or touch.
+//! The payload of a commit record is the operations in order of keyspace and key. Each is `kind:
+//! u8, keyspace: varint, key: varint length + bytes, value: varint length + bytes`. A delete has no
+//! value; a range delete's key is the start of its range and its value the end. There is one
+//! operation per key, because a commit has one sequence number. A range delete hides older commits
+//! only, so its position among the operations has no meaning. This build writes range deletes
+//! first, and joins those that overlap or touch.
 
 use std::sync::Arc;
 
@@ -15,23 +16,29 @@ use crate::keyspace::Keyspace;
 use crate::keyspace::tree::Tree;
 use crate::txn::write_set::{WriteEntry, WriteSet};
 
-/// Writes to any keyspaces that become visible and durable together: see [`crate::Database::write`].
+/// Set of writes to any keyspaces that become visible and durable together: see
+/// [`crate::Database::write`].
 ///
-/// Later writes of a key replace earlier ones of the same batch. It is in memory until then, and may be written more than
-/// once, or cleared and filled again, which spares its allocations. Its methods fail with `InvalidArgument` for keys and
-/// values that are too large and for a keyspace of another database than the first, and with `KeyspaceDropped` and
-/// `Closed`; the batch stays as it was.
+/// Later writes of a key replace earlier ones of the same batch. The batch is in memory until it is
+/// written. It may be written more than once, or cleared and filled again, which saves allocations.
+///
+/// # Errors
+///
+/// All methods that add writes leave the batch as it was if they fail. They return
+/// `InvalidArgument` for a key or value that is too large and for a keyspace of another database
+/// than the first one. They return `KeyspaceDropped` or `Closed` if the keyspace is dropped or its
+/// database closed.
 #[derive(Default)]
 pub struct WriteBatch {
     writes: WriteSet,
-    /// The database of its keyspaces, once it has one.
+    /// Database of the keyspaces; `None` before the first write.
     database: Option<u64>,
-    /// Its keyspaces, each once.
+    /// Keyspaces written to, each once.
     trees: Vec<Arc<Tree>>,
 }
 
 impl WriteBatch {
-    /// An empty batch.
+    /// Creates an empty batch.
     pub fn new() -> WriteBatch {
         WriteBatch::default()
     }
@@ -41,7 +48,7 @@ impl WriteBatch {
         self.add(keyspace, ValueKind::Put, key, value, None)
     }
 
-    /// Writes `value` under `key`, gone from `until_ms` on: see [`Keyspace::put_until`].
+    /// Writes `value` under `key`; the row expires at `until_ms`: see [`Keyspace::put_until`].
     pub fn put_until(
         &mut self,
         keyspace: &Keyspace,
@@ -52,8 +59,8 @@ impl WriteBatch {
         self.add(keyspace, ValueKind::Put, key, value, Some(until_ms))
     }
 
-    /// Writes a key that the caller knows to be absent: see [`Keyspace::insert`]. It is the write of the batch that debug
-    /// builds refuse where the key exists.
+    /// Writes a key that the caller knows to be absent: see [`Keyspace::insert`]. Debug builds
+    /// refuse this write of the batch if the key exists.
     pub fn insert(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.add(keyspace, ValueKind::Insert, key, value, None)
     }
@@ -95,14 +102,14 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Takes everything out, and keeps the memory for the next writes.
+    /// Removes all writes and keeps the allocated memory for the next ones.
     pub fn clear(&mut self) {
         self.writes.clear();
         self.trees.clear();
         self.database = None;
     }
 
-    /// Makes the keyspace one of the batch's.
+    /// Adds the keyspace to the batch.
     fn enter(&mut self, keyspace: &Keyspace) -> Result<()> {
         keyspace.check()?;
         let uid = keyspace.db().shared().uid;
@@ -117,22 +124,22 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// The database of its keyspaces.
+    /// Returns the database of the keyspaces; `None` before the first write.
     pub(crate) fn database(&self) -> Option<u64> {
         self.database
     }
 
-    /// Refuses when one of its keyspaces was dropped since.
+    /// Fails if one of the keyspaces was dropped.
     pub(crate) fn check_trees(&self) -> Result<()> {
         self.trees.iter().try_for_each(|tree| tree.check())
     }
 
-    /// Number of keys written, range deletes aside.
+    /// Returns the number of keys written, without range deletes.
     pub fn len(&self) -> usize {
         self.writes.len()
     }
 
-    /// Whether nothing was written.
+    /// Returns true if nothing was written.
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }
@@ -142,7 +149,7 @@ impl WriteBatch {
     }
 }
 
-/// Refuses keys and values that no format can hold.
+/// Refuses keys and values too large for the formats.
 pub(crate) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
     if key.len() > KEY_BYTES_MAX {
         let message = format!(
@@ -161,7 +168,7 @@ pub(crate) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses ranges that no format can hold or that hold no key.
+/// Refuses ranges that are too large for the formats or hold no key.
 pub(crate) fn check_range(start: &[u8], end: &[u8]) -> Result<()> {
     check_sizes(start, &[])?;
     check_sizes(end, &[])?;
@@ -191,7 +198,7 @@ pub(crate) fn encode_op(out: &mut Vec<u8>, op: &Op<'_>) {
     }
 }
 
-/// The payload of a commit of these writes.
+/// Encodes these writes as the payload of a commit.
 pub(crate) fn encode_payload(writes: &WriteSet) -> Vec<u8> {
     let mut out = Vec::with_capacity(writes.bytes() + 8 * writes.len());
     for (keyspace, (start, end)) in writes.deleted_ranges() {
@@ -225,7 +232,8 @@ pub(crate) fn encode_payload(writes: &WriteSet) -> Vec<u8> {
     out
 }
 
-/// The operations of a payload. An `Err(())` item says that the payload is malformed from there on.
+/// Iterator over the operations of a payload. An `Err(())` item means that the payload is malformed
+/// from there on.
 pub(crate) struct Ops<'a>(Decoder<'a>);
 
 impl<'a> Ops<'a> {
@@ -272,15 +280,15 @@ impl<'a> Iterator for Ops<'a> {
     }
 }
 
-/// The rows that a payload writes, in key order where its writer was this build. What lies in the range of a range delete
-/// is not among them.
+/// Returns the rows that a payload writes, without rows that a range delete covers. They are in key
+/// order if this build wrote the payload.
 pub(crate) fn written_rows(payload: &[u8]) -> impl Iterator<Item = (KeyspaceId, &[u8])> {
     let ops = Ops::new(payload).map_while(Result::ok);
     ops.filter(|op| op.kind != ValueKind::RangeDelete)
         .map(|op| (op.keyspace, op.key))
 }
 
-/// Whether a payload has two versions of a row, which no commit has.
+/// Returns true if a payload writes a row twice. No valid commit does.
 pub(crate) fn writes_a_row_twice(payload: &[u8]) -> bool {
     if written_rows(payload).is_sorted_by(|a, b| a < b) {
         return false;

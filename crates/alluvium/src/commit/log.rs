@@ -1,8 +1,10 @@
-//! The leader's work: sequence numbers, log records, memtables, publication, and sealing memtables in time.
+//! The leader's work: sequence numbers, log records, memtables, publication, and sealing memtables
+//! in time.
 //!
-//! [`Log`] is what the leader needs; its mutex is held by one leader, or by a keyspace being created or dropped,
-//! or for a moment by the log's sync thread. Order within a group: log written, synced if asked, applied to the
-//! memtables, published. A failed write or sync poisons the database before anything of the group is applied.
+//! [`Log`] is the leader's state. Its mutex is held by one leader, by the creation or drop of a
+//! keyspace, or for a moment by the log's sync thread. Order within a group: log written, synced if
+//! asked, applied to the memtables, published. A failed write or sync poisons the database before
+//! anything of the group is applied.
 
 use crate::sync::collections::HashMap;
 use crate::sync::numbered;
@@ -23,64 +25,68 @@ use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::{Tree, prefix_hash};
 use crate::wal::{LateSync, RecordKind, SegmentPlan, WalPosition, WalSync, WalWriter};
 
-/// Memtables sealed together, all keyspaces at one sequence number: what one flush consumes.
+/// Memtables of all keyspaces sealed together at one sequence number: the input of one flush.
 pub(crate) struct SealedGeneration {
     pub memtables: Vec<(Arc<Tree>, Arc<TreeMemtable>)>,
-    /// The newest commit inside.
+    /// Newest commit in the memtables.
     pub last_seqno: SeqNo,
-    /// The records of the prepared transactions that were unresolved after that commit.
+    /// Records of the prepared transactions that were unresolved after that commit.
     pub prepared: Vec<Arc<[u8]>>,
     pub log: Option<SealedLog>,
-    /// Bytes that it counts for until its flush.
+    /// Bytes counted for the generation until it is flushed.
     pub bytes: usize,
 }
 
-/// The log as a generation leaves it.
+/// State of the log when a generation was sealed.
 pub(crate) struct SealedLog {
-    /// Segments before this one are not needed once the generation is flushed.
+    /// Oldest segment still needed after the generation is flushed.
     pub oldest_needed: SegmentId,
-    /// Makes everything up to the seal durable; `None` where it was read from the device.
+    /// Makes everything up to the seal durable; `None` if it was read from the device.
     pub syncer: Option<LateSync>,
 }
 
-/// See the module.
+/// Commit pipeline state, guarded by the log's mutex: see the module.
 pub(crate) struct Log {
-    /// `None`: the database keeps no log (durability `None`).
+    /// Log writer; `None` if the database keeps no log (durability `None`).
     pub wal: Option<WalWriter>,
-    /// The newest sequence number given out.
+    /// Last sequence number assigned.
     pub last_seqno: SeqNo,
-    /// Every keyspace that commits may name.
+    /// Keyspaces that commits may write to.
     pub trees: HashMap<KeyspaceId, Arc<Tree>>,
-    /// Up to where the log is known to be durable; `None` before the first sync of this session.
+    /// Position up to which the log is known to be durable; `None` before the first sync of this
+    /// session.
     durable: Option<WalPosition>,
-    /// Bytes written to the active memtables: of rows the keys and values with their overhead, of range deletes the
-    /// memory that they take.
+    /// Bytes written to the active memtables: keys and values of rows with their overhead, and the
+    /// memory of range deletes.
     active_bytes: usize,
-    /// The keyspaces that have an active memtable.
+    /// Keyspaces with an active memtable.
     written: Vec<Arc<Tree>>,
-    /// Bytes that these memtables took when they were empty: most of what many keyspaces with a row each take.
+    /// Bytes that these memtables took when empty: most of the memory of many keyspaces with one
+    /// row each.
     fresh_bytes: usize,
-    /// Newest horizon known; old values are safe, so it is refreshed only now and then.
+    /// Newest horizon known. An older value is safe, so it is refreshed only every `HORIZON_EVERY`
+    /// groups.
     horizon: SeqNo,
     groups: u64,
-    /// What validations under way have not seen yet.
+    /// Recent commits that validations under way have not checked yet.
     recent: RecentWrites,
-    /// Prepared transactions that nobody has decided on.
+    /// Prepared transactions without a decision.
     pub unresolved: Unresolved,
 }
 
-/// What of the log is not known to be durable.
+/// Part of the log not known to be durable.
 pub(crate) struct Unsynced {
     pub syncer: WalSync,
-    /// The end of what the sync makes durable.
+    /// End of the part that the sync makes durable.
     pub position: WalPosition,
-    /// The newest number before it.
+    /// Newest sequence number before `position`.
     pub seqno: SeqNo,
 }
 
-/// What an entry costs in a memtable besides its key and value: record, version, its share of a leaf.
+/// Memory of an entry in a memtable besides its key and value: record, version, its share of a
+/// leaf.
 const ENTRY_OVERHEAD: usize = 72;
-/// Groups between two looks at the read points.
+/// Number of groups between two refreshes of the horizon.
 const HORIZON_EVERY: u64 = 32;
 
 impl Log {
@@ -104,7 +110,7 @@ impl Log {
         }
     }
 
-    /// Performs a group of commits. One that is refused by itself does not touch the others.
+    /// Commits a group. A request that is refused by itself does not affect the others.
     pub fn process(&mut self, shared: &Shared, group: &[Arc<Request>]) -> Vec<Result<Done>> {
         let processed = self.try_process(shared, group);
         processed.unwrap_or_else(|error| group.iter().map(|_| Err(error.clone())).collect())
@@ -115,11 +121,12 @@ impl Log {
         shared: &Shared,
         group: &[Arc<Request>],
     ) -> Result<Vec<Result<Done>>> {
-        // Under the log's mutex: a commit that passed its first check while the database closed stops here.
+        // Under the log's mutex: a commit that passed its first check before the database was
+        // closed stops here.
         shared.check_open()?;
         shared.poison.check()?;
         self.make_room(shared)?;
-        // The wait for room may have ended with the flusher's failure.
+        // The wait for room may have ended because a flush failed.
         shared.poison.check()?;
         let (results, admitted) = self.admit_group(shared, group);
         if admitted.is_empty() {
@@ -151,7 +158,7 @@ impl Log {
         Ok(results)
     }
 
-    /// Decides which commits of a group take part, and what each will have been.
+    /// Decides which commits of a group are admitted, and the result of each.
     fn admit_group<'a>(
         &self,
         shared: &Shared,
@@ -187,7 +194,8 @@ impl Log {
         }
     }
 
-    /// Writes the records of a group, with the room of the reserve if there is no other and all of it makes room.
+    /// Writes the records of a group. If the device is full and every request of the group makes
+    /// room, spends the ballast file and writes again.
     fn write_or_spend(&mut self, shared: &Shared, group: &[Arc<Request>]) -> Result<()> {
         match self.write_records(shared, group) {
             Err(error) if error.lacks_descriptors() && shared.open_files.close_some() => {
@@ -195,7 +203,7 @@ impl Log {
             }
             Err(error @ Error::NoSpace { .. }) => {
                 let makes_room = group.iter().all(|request| request.makes_room());
-                // The others get the next try, when background work has made room.
+                // Other requests succeed at a later try, after background work has made room.
                 let taker = if makes_room {
                     Taker::Log
                 } else {
@@ -223,7 +231,8 @@ impl Log {
             wal.append(seqno, kind, payload);
         }
         let wal_bytes = wal.pending_bytes();
-        // A full device fails this group alone: its records must not go out with the next one.
+        // A full device fails this group alone: its records must not be written with the next
+        // group.
         shared
             .poison
             .guard(wal.write())
@@ -235,14 +244,14 @@ impl Log {
         Ok(())
     }
 
-    /// Whether the next segment is not prepared although the log may soon roll.
+    /// Returns true if the log may soon roll and the next segment is not prepared.
     fn wants_segment(&self, shared: &Shared) -> bool {
         let soon = self.active_bytes >= shared.plan().worth_sealing_bytes();
         let wal = self.wal.as_ref();
         !shared.ballast.is_low() && wal.is_some_and(|wal| wal.wants_plan(soon))
     }
 
-    /// What the sync thread is to prepare for the next roll, if it is time.
+    /// Returns the segment for the sync thread to prepare for the next roll, if it is time.
     pub fn plan_segment(&mut self, shared: &Shared, ample_space: bool) -> Option<SegmentPlan> {
         if let Some(wal) = &mut self.wal {
             wal.set_ample_space(ample_space);
@@ -253,26 +262,27 @@ impl Log {
         }
     }
 
-    /// Writes a marker of a change of keyspaces into the log and syncs everything up to it, so that the manifest
-    /// edit that follows never overtakes commits before it.
+    /// Writes a marker of a keyspace change into the log and syncs everything up to it. The
+    /// manifest edit that follows thus never overtakes earlier commits.
     pub fn mark_ddl(&mut self, shared: &Shared, payload: &[u8]) -> Result<SeqNo> {
         self.mark_ddls(shared, &[payload])
     }
 
-    /// As [`Log::mark_ddl`] for several markers, which have consecutive numbers, with one sync. Returns the last number.
+    /// Does the same as [`Log::mark_ddl`] for several markers with consecutive numbers and one
+    /// sync. Returns the last number.
     pub fn mark_ddls(&mut self, shared: &Shared, payloads: &[&[u8]]) -> Result<SeqNo> {
         let seqno = self.mark(shared, RecordKind::Ddl, payloads)?;
         shared.publish(seqno);
         Ok(seqno)
     }
 
-    /// As [`Log::mark_ddl`] for an ingest, whose tables come at the number returned. The caller publishes it when
-    /// they are installed.
+    /// Does the same as [`Log::mark_ddl`] for an ingest, whose tables get the returned number. The
+    /// caller publishes the number after installing the tables.
     pub fn mark_ingest(&mut self, shared: &Shared, payload: &[u8]) -> Result<SeqNo> {
         self.mark(shared, RecordKind::Ingest, &[payload])
     }
 
-    /// Returns the number of the last marker.
+    /// Writes markers and syncs them. Returns the number of the last marker.
     fn mark(&mut self, shared: &Shared, kind: RecordKind, payloads: &[&[u8]]) -> Result<SeqNo> {
         shared.check_open()?;
         shared.poison.check()?;
@@ -307,7 +317,7 @@ impl Log {
         Ok(())
     }
 
-    /// How to sync what is not known to be durable, and up to where that reaches; `None` when everything is.
+    /// Returns the part of the log not known to be durable; `None` if everything is durable.
     pub fn unsynced(&self) -> Option<Unsynced> {
         let wal = self.wal.as_ref()?;
         let position = wal.position();
@@ -318,7 +328,7 @@ impl Log {
         })
     }
 
-    /// Learns that the log is durable up to `position`, as later records will say.
+    /// Records that the log is durable up to `position`; later records carry this position.
     pub fn note_durable(&mut self, position: WalPosition) {
         self.durable = self.durable.max(Some(position));
         if let Some(wal) = &mut self.wal {
@@ -326,8 +336,9 @@ impl Log {
         }
     }
 
-    /// Applies a logged commit at recovery: only operations above what their keyspace has in tables. Operations of
-    /// dropped keyspaces are skipped; one that no keyspace ever had is damage, described in the error.
+    /// Applies a logged commit at recovery, without operations that are already in their keyspace's
+    /// tables. Operations on dropped keyspaces are skipped. An operation on a keyspace that never
+    /// existed is damage, described in the error.
     pub fn replay(
         &mut self,
         seqno: SeqNo,
@@ -352,13 +363,13 @@ impl Log {
             .map_err(|()| "a malformed operation".to_owned())
     }
 
-    /// Bytes in the active memtables, overhead included.
+    /// Returns the bytes in the active memtables, overhead included.
     pub fn active_bytes(&self) -> usize {
         self.active_bytes
     }
 
-    /// Applies a commit's payload to the active memtables. Operations on keyspaces that are gone are skipped, as
-    /// at replay. The caller publishes afterwards.
+    /// Applies a commit's payload to the active memtables. Operations on dropped keyspaces are
+    /// skipped, as at replay. The caller publishes afterwards.
     pub fn apply(&mut self, seqno: SeqNo, payload: &[u8]) -> Result<(), ()> {
         let mut ops = Ops::new(payload).peekable();
         while let Some(op) = ops.next() {
@@ -415,8 +426,9 @@ impl Log {
         Ok(())
     }
 
-    /// Seals full memtables; at the hard ceiling waits for a flush. Bounded flush priority and admission control
-    /// make that wait unreachable; it is counted, because reaching it is a defect.
+    /// Seals full memtables; waits for a flush at the hard ceiling. Bounded flush priority and
+    /// admission control make that wait unreachable. It is counted, because reaching it is a
+    /// defect.
     fn make_room(&mut self, shared: &Shared) -> Result<()> {
         let plan = shared.plan();
         if self.active_bytes >= plan.active_bytes || self.fresh_bytes >= plan.fresh_bytes() {
@@ -426,14 +438,16 @@ impl Log {
         Ok(())
     }
 
-    /// Seals all memtables that hold anything as one generation and hands them to the flusher. The log rolls to a new
-    /// segment first. The flusher syncs the log before it installs anything, so that a flush never overtakes it.
+    /// Seals all non-empty memtables as one generation and queues it for flush. The log rolls to a
+    /// new segment first. The flush thread syncs the log before it installs tables, so a flush
+    /// never overtakes the log.
     pub fn seal(&mut self, shared: &Shared) -> Result<()> {
         if self.active_bytes == 0 {
             return Ok(());
         }
-        // A commit may be in the log and have failed all the same, because somebody else's write failed before its
-        // sync. What would be carried over behind it is the prepare that it has resolved.
+        // A commit's record may be in the log although the commit failed, because another write
+        // failed before its sync. Carrying over would then write the prepare again after the record
+        // that resolves it.
         shared.poison.check()?;
         if let Some(wal) = &mut self.wal {
             let rotated = shared.with_ballast(Taker::Log, || {
@@ -442,14 +456,15 @@ impl Log {
             });
             shared.poison.guard(rotated)?;
         }
-        // Before the flush that lets the older segments go can even begin.
+        // Before the flush can start that makes older segments removable.
         self.carry_prepared(shared)?;
         let log = self.wal.as_ref().map(|wal| SealedLog {
             oldest_needed: wal.position().segment,
             syncer: Some(wal.late_syncer()),
         });
         shared.queue_flush(self.sealed_generation(log));
-        // Sealed memtables are a debt too, and the flusher may be in the middle of a long flush.
+        // Sealed memtables are backlog too, and the flush thread may be in the middle of a long
+        // flush.
         update_admission(shared);
         Ok(())
     }
@@ -458,7 +473,7 @@ impl Log {
     pub fn sealed_generation(&mut self, log: Option<SealedLog>) -> SealedGeneration {
         self.fresh_bytes = 0;
         let written = std::mem::take(&mut self.active_bytes);
-        // Those of keyspaces that were dropped meanwhile are empty: a drop takes them out of the state.
+        // Memtables of keyspaces dropped meanwhile are missing: a drop removes them from the state.
         let trees = std::mem::take(&mut self.written).into_iter();
         let sealed = trees.filter_map(|tree| {
             let memtable = tree.seal()?;
@@ -466,7 +481,8 @@ impl Log {
         });
         let memtables: Vec<_> = sealed.collect();
         let held = memtables.iter().map(|(_, m)| m.bytes()).sum();
-        // If keyspaces are gone, or memtables took less than was counted, the log still holds all of it until the flush.
+        // If keyspaces are gone, or memtables took less than was counted, the log still holds all
+        // of it until the flush.
         let bytes = (written / 2).max(held);
         SealedGeneration {
             memtables,
@@ -478,9 +494,10 @@ impl Log {
     }
 }
 
-/// An insert over anything that this memtable holds of its key becomes a covering put: the memtable may later let
-/// go of the older version (a delete, if the caller kept its promise), and then nothing would tell that a delete
-/// of this insert must stay to hide what tables hold.
+/// Returns the kind to store: an insert becomes a put if the memtable already has an entry for its
+/// key. The memtable may later drop the older version, which is a delete if the caller used
+/// `insert` correctly. Nothing would then show that a delete of this insert must stay to hide rows
+/// in tables.
 fn covering(memtable: &TreeMemtable, kind: ValueKind, key: &[u8], hash: u64) -> ValueKind {
     let present = kind == ValueKind::Insert && memtable.get(key, hash, SeqNo::MAX).is_some();
     if present { ValueKind::Put } else { kind }

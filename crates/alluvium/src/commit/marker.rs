@@ -1,12 +1,13 @@
-//! Markers in the log: changes of keyspaces and ingests, at their place in the commit order.
+//! Log markers of keyspace changes and ingests, at their place in the commit order.
 //!
-//! Replay needs nothing of them but their number, because the manifest decides what there is. They are there for readers
-//! of the log: whoever follows the changes of a database learns from them what came past the commits.
+//! Replay uses only the sequence numbers of markers, because the manifest decides which keyspaces
+//! and tables exist. Markers are for readers of the log: a follower of a database's changes learns
+//! from them about changes that are not commits.
 
 use crate::base::KeyspaceId;
 use crate::base::coding::{Decoder, put_bytes, put_varint};
 
-/// What was done to a keyspace. The numbers are stored and never change.
+/// Change made to a keyspace. The numbers are stored and never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DdlAction {
     Create = 1,
@@ -14,17 +15,18 @@ pub(crate) enum DdlAction {
     SetOptions = 3,
 }
 
-/// A change of a keyspace.
+/// Marker of a keyspace change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DdlMarker<'a> {
     pub action: DdlAction,
     pub keyspace: KeyspaceId,
     pub name: &'a str,
-    /// Its options in their stored form, after the change; `None` in a log of an older build.
+    /// Options of the keyspace after the change, in their stored form; `None` in a log of an older
+    /// build.
     pub options: Option<&'a [u8]>,
 }
 
-/// Payload of a record of a change of a keyspace.
+/// Encodes the payload of a keyspace change record.
 pub(crate) fn ddl_marker(
     action: DdlAction,
     keyspace: KeyspaceId,
@@ -39,7 +41,8 @@ pub(crate) fn ddl_marker(
 }
 
 impl<'a> DdlMarker<'a> {
-    /// `None`: malformed, or a change that this build does not know.
+    /// Decodes a payload. Returns `None` if it is malformed or holds a change unknown to this
+    /// build.
     pub fn decode(payload: &'a [u8]) -> Option<DdlMarker<'a>> {
         let mut d = Decoder::new(payload);
         let action = match d.u8()? {
@@ -63,7 +66,7 @@ impl<'a> DdlMarker<'a> {
     }
 }
 
-/// What an ingest brought for one keyspace.
+/// Rows and tables that an ingest added to one keyspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IngestedPart {
     pub keyspace: KeyspaceId,
@@ -71,7 +74,7 @@ pub(crate) struct IngestedPart {
     pub tables: u64,
 }
 
-/// Payload of a record of an ingest.
+/// Encodes the payload of an ingest record.
 pub(crate) fn ingest_marker(parts: &[IngestedPart]) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, parts.len() as u64);
@@ -83,11 +86,11 @@ pub(crate) fn ingest_marker(parts: &[IngestedPart]) -> Vec<u8> {
     out
 }
 
-/// What the record of an ingest says; `None`: malformed.
+/// Decodes the payload of an ingest record; `None` if it is malformed.
 pub(crate) fn decode_ingest(payload: &[u8]) -> Option<Vec<IngestedPart>> {
     let mut d = Decoder::new(payload);
     let count = d.varint()?;
-    // Ends: each round takes bytes of the payload.
+    // Terminates: each round consumes bytes of the payload.
     let parts = (0..count).map(|_| {
         Some(IngestedPart {
             keyspace: KeyspaceId(d.varint32()?),

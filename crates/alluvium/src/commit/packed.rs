@@ -1,9 +1,9 @@
-//! Commits compressed for the log, each by itself.
+//! Compression of commits for the log, each commit by itself.
 //!
-//! The rows of one commit repeat each other: keys share ids, an index entry repeats its row. A packed commit is the
-//! length of its operations (varint) and an LZ4 block of them. It is made by the committing thread, outside of the
-//! queue, so that compression is never on another commit's path. Small commits, and those that gain little, stay as
-//! they are.
+//! The rows of one commit repeat each other: keys share ids, an index entry repeats its row. A
+//! packed commit is the length of its operations (varint) and an LZ4 block of them. The committing
+//! thread packs it outside the queue, so compression never delays another commit. Commits that are
+//! small or shrink too little stay unpacked.
 
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 
@@ -12,20 +12,22 @@ use crate::table::LZ4_RATIO_MAX;
 use crate::table::pool::Pool;
 use crate::wal::PAYLOAD_BYTES_MAX;
 
-/// Below this nothing repeats enough.
+/// Smaller commits do not repeat enough.
 const RAW_BYTES_MIN: usize = 64;
 /// Larger commits would need as much memory again while they wait.
 const RAW_BYTES_MAX: usize = 1 << 20;
-/// From here on LZ4 needs a larger table, which is not kept: clearing it would cost every small commit.
+/// LZ4 needs a larger table from this size. That table is not kept: clearing it would slow down
+/// every small commit.
 const LARGE_BYTES: usize = u16::MAX as usize;
-/// Packed only where it saves at least one byte in this many: unpacking costs time at recovery.
+/// A commit is packed only if this saves at least one byte in this many: unpacking costs time at
+/// recovery.
 const SAVING_MIN: usize = 8;
 
-/// Hash tables of 8 KiB, only ever small ones. Not thread-locals: those have destructors, which a library that is
-/// unloaded must not leave behind in its callers' threads.
+/// Pool of hash tables of 8 KiB, small ones only. Not thread-locals: those have destructors, and a
+/// library that is unloaded must not leave destructors in its callers' threads.
 static TABLES: Pool<CompressTable> = Pool::new();
 
-/// The packed form of a commit's operations, if it is worth it.
+/// Returns the packed form of a commit's operations, if it is enough shorter.
 pub(crate) fn pack(raw: &[u8]) -> Option<Vec<u8>> {
     if !(RAW_BYTES_MIN..=RAW_BYTES_MAX).contains(&raw.len()) {
         return None;
@@ -48,7 +50,7 @@ pub(crate) fn pack(raw: &[u8]) -> Option<Vec<u8>> {
     (packed.len() + raw.len() / SAVING_MIN <= raw.len()).then_some(packed)
 }
 
-/// The operations of a packed commit; `None` where the bytes are not one.
+/// Returns the operations of a packed commit; `None` if the bytes are not a packed commit.
 pub(crate) fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
     let mut d = Decoder::new(packed);
     let length = usize::try_from(d.varint()?).ok()?;

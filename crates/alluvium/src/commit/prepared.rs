@@ -1,12 +1,14 @@
-//! Prepared transactions in the log: durable, but neither applied nor visible until a coordinator has decided.
+//! Prepared transactions in the log: durable, but neither applied nor visible until a coordinator
+//! has decided.
 //!
-//! A prepare record holds the transaction's id and its operations. So does the record that commits it: replay applies
-//! that one alone, and a memtable that holds the commit never depends on the segment of the prepare. What an
-//! unresolved prepare depends on is only its own record. Whenever memtables are sealed, the log moves to a new segment
-//! and all unresolved prepares are written into it again and synced, before anything can remove the older segments;
-//! recovery does the same in its first segment where its replay has sealed some, or where the manifest has prepares, as
-//! that of a copy does. A record of a prepare that is already known changes nothing, and where the log ends with segments
-//! that hold nothing else the next opening removes them, up to the oldest one that is needed.
+//! A prepare record holds the transaction's id and its operations. So does its commit record:
+//! replay applies that record alone, and a memtable that holds the commit never depends on the
+//! segment of the prepare. An unresolved prepare depends only on its own record. Whenever memtables
+//! are sealed, the log rolls to a new segment. All unresolved prepares are written into it again
+//! and synced before anything can remove the older segments. Recovery does the same in its first
+//! segment if its replay has sealed memtables, or if the manifest has prepares, as that of a copy
+//! does. A repeated prepare record changes nothing. If the log ends with segments that hold nothing
+//! else, the next opening removes them, up to the oldest one that is needed.
 //!
 //! The list of unresolved prepares is guarded by the log's mutex and changes in log order.
 
@@ -30,26 +32,27 @@ use crate::txn::lock_table::{LockHash, TxnId};
 use crate::version::VersionEdit;
 use crate::wal::RecordKind;
 
-/// The longest id of a prepared transaction in bytes.
+/// Maximum length in bytes of the id of a prepared transaction.
 pub const XID_BYTES_MAX: usize = 255;
 
-/// A prepared transaction, shared by the log and the handle that will resolve it.
+/// Prepared transaction, shared by the log and the handle that resolves it.
 pub(crate) struct PreparedState {
     pub xid: Vec<u8>,
-    /// Its record: the id, then the operations. Shared with what is flushed, for a copy of the database.
+    /// Payload of its record: the id, then the operations. Shared with the sealed generation, for a
+    /// copy of the database.
     body: Arc<[u8]>,
-    /// Where the operations begin.
+    /// Offset of the operations in `body`.
     ops_at: usize,
-    /// Each keyspace that it writes to once.
+    /// Keyspaces that it writes to, each once.
     pub keyspaces: Vec<KeyspaceId>,
-    /// The durability of its commit.
+    /// Durability of its commit.
     pub durability: Durability,
-    /// Who holds its row locks, and which.
+    /// Owner of its row locks.
     pub owner: TxnId,
     pub locks: Vec<LockHash>,
 }
 
-/// What a request does with a prepared transaction.
+/// Step of a prepared transaction that a request performs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Prepare,
@@ -57,23 +60,23 @@ pub(crate) enum Phase {
     Rollback,
 }
 
-/// The unresolved prepared transactions of a database.
+/// Unresolved prepared transactions of a database.
 #[derive(Default)]
 pub(crate) struct Unresolved {
     by_xid: BTreeMap<Vec<u8>, Slot>,
     bytes: usize,
-    /// For `bytes`; made with the first one.
+    /// Memory charge for `bytes`; `None` before the first prepared transaction.
     charge: Option<Charge>,
 }
 
 struct Slot {
     state: Arc<PreparedState>,
-    /// Whether a handle is out that will resolve it.
+    /// True while a handle that can resolve it exists.
     taken: bool,
 }
 
 impl PreparedState {
-    /// A transaction of these operations, not yet prepared. It holds no locks.
+    /// Creates a transaction of these operations, not yet prepared and without locks.
     pub fn new(xid: &[u8], ops: &[u8], durability: Durability) -> PreparedState {
         let mut body = Vec::with_capacity(xid.len() + ops.len() + 2);
         put_bytes(&mut body, xid);
@@ -96,12 +99,12 @@ impl PreparedState {
         }
     }
 
-    /// The operations.
+    /// Returns the operations.
     pub fn ops(&self) -> &[u8] {
         &self.body[self.ops_at..]
     }
 
-    /// The payload of the record of a phase.
+    /// Returns the record of a phase: its kind and payload.
     pub fn record(&self, phase: Phase) -> (RecordKind, &[u8]) {
         match phase {
             Phase::Prepare => (RecordKind::Prepare, &self.body),
@@ -111,7 +114,7 @@ impl PreparedState {
     }
 }
 
-/// The id and the operations in the payload of a record; `None` where the bytes are not such a payload.
+/// Splits a record's payload into the id and the operations; `None` if it is malformed.
 pub(crate) fn decode(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut d = Decoder::new(payload);
     let xid = d.bytes().filter(|xid| xid.len() <= XID_BYTES_MAX)?;
@@ -119,7 +122,7 @@ pub(crate) fn decode(payload: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl Unresolved {
-    /// Whether the record of a prepare says nothing new.
+    /// Returns true if this prepare record is already known.
     pub fn knows(&self, body: &[u8]) -> bool {
         let slot = decode(body).and_then(|(xid, _)| self.by_xid.get(xid));
         slot.is_some_and(|slot| *slot.state.body == *body)
@@ -129,7 +132,7 @@ impl Unresolved {
         self.by_xid.is_empty()
     }
 
-    /// Charges what they take now.
+    /// Charges the memory that the prepared transactions take now.
     pub fn charge(&mut self, cache: &Arc<Cache>) {
         if self.bytes > 0 || self.charge.is_some() {
             let charge = self
@@ -139,17 +142,17 @@ impl Unresolved {
         }
     }
 
-    /// All of them, in the order of their ids.
+    /// Returns all of them in the order of their ids.
     pub fn states(&self) -> impl Iterator<Item = &Arc<PreparedState>> {
         self.by_xid.values().map(|slot| &slot.state)
     }
 
-    /// Their records.
+    /// Returns the payloads of their prepare records.
     pub fn bodies(&self) -> Vec<Arc<[u8]>> {
         self.states().map(|state| Arc::clone(&state.body)).collect()
     }
 
-    /// One that writes to a keyspace.
+    /// Returns a prepared transaction that writes to a keyspace, if there is one.
     pub fn writer_of(&self, keyspace: KeyspaceId) -> Option<&PreparedState> {
         let mut states = self.states().map(|state| &**state);
         states.find(|state| state.keyspaces.contains(&keyspace))
@@ -167,7 +170,8 @@ impl Unresolved {
         }
     }
 
-    /// Hands out one that no handle has.
+    /// Takes a prepared transaction for a handle. Fails with `InvalidArgument` if the id is unknown
+    /// or another handle has it.
     pub fn take(&mut self, xid: &[u8]) -> Result<Arc<PreparedState>> {
         let slot = self.by_xid.get_mut(xid);
         if let Some(slot) = slot.filter(|slot| !slot.taken) {
@@ -181,24 +185,25 @@ impl Unresolved {
         Err(Error::InvalidArgument(message))
     }
 
-    /// Takes one back that was not resolved.
+    /// Takes an unresolved prepared transaction back from its handle.
     pub fn give_back(&mut self, state: &Arc<PreparedState>) {
         if let Some(slot) = self.by_xid.get_mut(&state.xid) {
             slot.taken &= !Arc::ptr_eq(&slot.state, state);
         }
     }
 
-    /// Replaces each state found by recovery by one with locks.
+    /// Replaces each state that recovery found with one that has locks.
     pub fn lock_all(&mut self, mut lock: impl FnMut(&mut PreparedState)) {
         for slot in self.by_xid.values_mut() {
-            // Nobody else has one yet.
+            // No other thread has a state yet.
             if let Some(state) = Arc::get_mut(&mut slot.state) {
                 lock(state);
             }
         }
     }
 
-    /// Refuses a prepare that cannot be: before anything is written.
+    /// Refuses an impossible prepare before anything is written: the id is in use or the memory
+    /// limit is exceeded.
     fn admit_prepare(
         &self,
         shared: &Shared,
@@ -219,7 +224,7 @@ impl Unresolved {
             );
             return Err(Error::InvalidArgument(message));
         }
-        // All of them are in memory, and are written again whenever the log moves on.
+        // All prepared transactions are in memory and are written again whenever the log rolls.
         let limit = shared.plan().prepared_bytes();
         match bytes > limit {
             true => Err(Error::TransactionTooLarge { bytes, limit }),
@@ -229,7 +234,7 @@ impl Unresolved {
 }
 
 impl Log {
-    /// Refuses a step of a prepared transaction that cannot be taken now.
+    /// Refuses a step of a prepared transaction that is impossible now.
     pub(super) fn admit_phase(
         &self,
         shared: &Shared,
@@ -256,7 +261,7 @@ impl Log {
         }
     }
 
-    /// Notes a step that was logged.
+    /// Applies a logged step to the list of unresolved transactions.
     pub(super) fn note_phase(&mut self, phase: Phase, state: &Arc<PreparedState>) {
         match phase {
             Phase::Prepare => self.unresolved.add(Arc::clone(state), true),
@@ -264,7 +269,8 @@ impl Log {
         }
     }
 
-    /// Writes every unresolved prepare into the log again and syncs it, so that older segments can go.
+    /// Writes every unresolved prepare into the log again and syncs it, so that older segments can
+    /// be removed.
     ///
     /// # Errors
     ///
@@ -277,8 +283,9 @@ impl Log {
         self.sync(shared)
     }
 
-    /// As `carry_prepared` for the first segment of a session, before any thread runs, where something could let go of
-    /// what has them: the flush of what replay has `sealed`. What the manifest has moves into the log.
+    /// Does the same as `carry_prepared` for the first segment of a session, before any thread
+    /// runs. This is needed if replay has `sealed` memtables, because their flush makes older
+    /// segments removable. It is also needed if the manifest has prepares: these move into the log.
     pub fn carry_recovered(&mut self, store: &mut Store, sealed: bool) -> Result<()> {
         let in_manifest = !store.state().prepared.is_empty();
         if !in_manifest && (!sealed || self.unresolved.is_empty()) {
@@ -294,7 +301,7 @@ impl Log {
             let position = unsynced.position;
             unsynced.syncer.sync()?;
             self.note_durable(position);
-            // The log may have moved on for them, and numbers of segments are never used again.
+            // The log may have rolled to write them, and segment numbers are never reused.
             edit.next_segment = Some(SegmentId(position.segment.0 + 1));
         }
         store.append(&poison, &edit)
@@ -312,8 +319,8 @@ impl Log {
         Ok(())
     }
 
-    /// Follows a record of a prepared transaction at recovery. Returns the operations to be applied. The error
-    /// describes damage.
+    /// Replays a record of a prepared transaction at recovery. Returns the operations to apply. The
+    /// error describes damage.
     pub fn replay_phase<'a>(
         &mut self,
         kind: RecordKind,
@@ -397,7 +404,8 @@ mod tests {
         let mut log = shared.log.lock();
         let end = |log: &Log| log.wal.as_ref().map(|wal| wal.position());
         let before = end(&log);
-        // A flush fails just when the record of the transaction's commit was written, and is not synced.
+        // A flush fails after the record of the transaction's commit was written and before it is
+        // synced.
         shared.poison.set(Error::Closed);
         assert!(matches!(log.seal(shared), Err(Error::Poisoned(_))));
         assert_eq!(end(&log), before);

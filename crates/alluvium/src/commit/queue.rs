@@ -1,9 +1,10 @@
-//! The commit queue: who leads a group, who waits, and how results come back.
+//! Commit queue: chooses the leader of a group, lets the others wait and returns results.
 //!
-//! At most one thread leads at any time, and it has a core when it begins. A leader that finds requests queued when it
-//! finishes offers the lead to the first of them. Who comes before that one has woken takes the lead, and with it what is
-//! queued: with more clients than cores, that saves most changes of threads. So somebody leads, or the first in the queue
-//! has an offer that it will look at.
+//! At most one thread leads at any time, and it is running on a core when it becomes leader. A
+//! leader that finds queued requests when it finishes offers the lead to the head of the queue. Any
+//! thread that arrives before the head of the queue wakes up becomes leader and commits everything
+//! that is queued. With more clients than cores, this saves most thread switches. Invariant: a
+//! thread is leading, or the head of the queue holds an offer that it will see.
 
 use std::sync::Arc;
 
@@ -23,72 +24,77 @@ const GROUP_BYTES_MAX: usize = 4 << 20;
 
 /// One commit on its way through the queue.
 pub(crate) struct Request {
-    /// Empty for a step of a prepared transaction.
+    /// Encoded operations; empty for a step of a prepared transaction.
     payload: Vec<u8>,
-    /// The payload as the log stores it, where that is shorter.
+    /// Compressed payload as the log stores it, if it is shorter.
     packed: Option<Vec<u8>>,
     pub durability: Durability,
-    /// What it rests on, if that must be checked.
+    /// Reads to validate before the commit, if its isolation level requires it.
     pub validation: Option<Validation>,
-    /// The step of a prepared transaction that it is.
+    /// Step of a prepared transaction, if the request is one.
     pub phase: Option<(Phase, Arc<PreparedState>)>,
-    /// Guards this request's fate alone; taken after `Committer::queue` or by itself, nothing is locked under it.
+    /// Guards this request's fate alone. Taken after `Committer::queue` or alone; nothing is locked
+    /// while it is held.
     fate: Mutex<Fate>,
     changed: Condvar,
-    /// Set while `fate` is not "queued". A hint for the spinning waiter, who then takes the mutex.
+    /// Set while `fate` is not "queued". A hint for the spinning waiter, which then takes the
+    /// mutex.
     settled: AtomicBool,
 }
 
-/// How often a waiter looks before it gives its core away, with a pause of the processor between two looks: some microseconds,
-/// which is about as long as a group takes without a sync. Waking a thread costs several times that.
+/// Number of times a waiter checks for its result before it yields its core, with a spin-loop pause
+/// between two checks. This takes some microseconds, about as long as a group without a sync.
+/// Waking a thread takes several times that.
 const LOOKS: u32 = if SCHEDULED { 1 } else { 200 };
 
-/// How often a waiter then lets another thread have its core before it sleeps: the leader may be among those that are
-/// ready and have none, and who sleeps must be woken by it.
+/// Number of times a waiter then yields its core before it sleeps. The leader may be ready to run
+/// but have no core, and it must wake each sleeping waiter.
 const YIELDS: u32 = if SCHEDULED { 1 } else { 10 };
 
-/// Nothing happens beside a thread that only looks.
+/// Under loom and the simulator no other thread runs while this one spins, so spinning is useless.
 const SCHEDULED: bool = cfg!(any(loom, feature = "simulation"));
 
 enum Fate {
     Queued,
-    /// It was the first in the queue when a leader had finished: whoever waits may lead, if nobody else does by now.
+    /// The request was the head of the queue when a leader finished. Its thread may lead unless
+    /// another thread already does.
     Offered,
     Done(Result<Done>),
 }
 
-/// What became of a commit that did not fail.
+/// Outcome of a commit that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Done {
-    /// It has this number.
+    /// Committed with this sequence number.
     At(SeqNo),
-    /// Nothing happened: what it rests on must be looked at again, then it may be queued again.
+    /// Not committed: the thread must check its reads again and may then queue the request again.
     LookAgain,
 }
 
-/// The queue in front of the log.
+/// Commit queue of the log.
 #[derive(Default)]
 pub(crate) struct Committer {
-    /// Guards the queue. Held for a push or a take only.
+    /// Pending requests and the leader flag. Held only to push a request or to take a group.
     queue: Mutex<Queue>,
 }
 
 #[derive(Default)]
 struct Queue {
     pending: Vec<Arc<Request>>,
-    /// Somebody has taken a group and works on it.
+    /// A thread has taken a group and is processing it.
     leading: bool,
 }
 
 impl Committer {
-    /// Runs one commit through the queue. `process` performs a group, in order, and returns a result for each.
+    /// Runs one commit through the queue. `process` commits a group in order and returns one result
+    /// per request.
     pub fn commit(
         &self,
         request: &Arc<Request>,
         process: impl Fn(&[Arc<Request>]) -> Vec<Result<Done>>,
     ) -> Result<Done> {
         let mut group = self.queue.lock().enter(request);
-        // Ends: with its own result, which its own group brings or another's.
+        // Terminates: each request gets a result, from its own thread or from another leader.
         loop {
             if let Some(group) = &group
                 && let Some(own) = self.lead(group, request, &process)
@@ -102,8 +108,8 @@ impl Committer {
         }
     }
 
-    /// Performs a group and hands out the results. Returns that of the leader, who is not in it if those before it
-    /// were too much for one group.
+    /// Processes a group and hands out the results. Returns the leader's own result; `None` if its
+    /// request is not in the group because the requests before it filled the group.
     fn lead(
         &self,
         group: &[Arc<Request>],
@@ -124,13 +130,13 @@ impl Committer {
         own
     }
 
-    /// How many commits wait for a leader to take them.
+    /// Returns the number of commits that wait for a leader to take them.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
         self.queue.lock().pending.len()
     }
 
-    /// Whether somebody leads a group that it has taken, and nobody waits.
+    /// Returns true if a thread is leading a group and no request is queued.
     #[cfg(test)]
     pub fn leads_alone(&self) -> bool {
         let queue = self.queue.lock();
@@ -139,13 +145,14 @@ impl Committer {
 }
 
 impl Queue {
-    /// Queues a request. Returns the group that its thread leads, if nobody else leads.
+    /// Queues a request. Returns the group for its thread to lead if no thread is leading.
     fn enter(&mut self, request: &Arc<Request>) -> Option<Vec<Arc<Request>>> {
         self.pending.push(Arc::clone(request));
         (!self.leading).then(|| self.take_group())
     }
 
-    /// Takes an offered lead, unless somebody has come before, who has taken this request too.
+    /// Accepts an offered lead, unless another thread has become leader and taken this request
+    /// already.
     fn accept(&mut self, request: &Arc<Request>) -> Option<Vec<Arc<Request>>> {
         let first = self.pending.first();
         let still = first.is_some_and(|first| Arc::ptr_eq(first, request));
@@ -178,7 +185,7 @@ impl Queue {
 }
 
 impl Request {
-    /// A commit of these operations.
+    /// Creates a commit of these operations.
     pub fn new(payload: Vec<u8>, packed: Option<Vec<u8>>, durability: Durability) -> Request {
         Request {
             payload,
@@ -192,7 +199,7 @@ impl Request {
         }
     }
 
-    /// The same, resting on what is to be validated.
+    /// Adds a validation of the commit's reads.
     pub fn validated(self, validation: Validation) -> Request {
         Request {
             validation: Some(validation),
@@ -200,7 +207,7 @@ impl Request {
         }
     }
 
-    /// A step of a prepared transaction.
+    /// Creates a step of a prepared transaction.
     pub fn of_prepared(
         phase: Phase,
         state: &Arc<PreparedState>,
@@ -212,12 +219,13 @@ impl Request {
         }
     }
 
-    /// Whether nothing can refuse it by itself.
+    /// Returns true if the request is always admitted: it has nothing to validate and no phase.
     pub fn is_plain(&self) -> bool {
         self.validation.is_none() && self.phase.is_none()
     }
 
-    /// Whether it only takes away, or ends what has begun: then a full device does not refuse it.
+    /// Returns true if the request only deletes or resolves a prepared transaction. A full device
+    /// does not refuse such a request.
     pub fn makes_room(&self) -> bool {
         match &self.phase {
             None => Ops::new(&self.payload).all(|op| {
@@ -227,7 +235,7 @@ impl Request {
         }
     }
 
-    /// The operations that it applies.
+    /// Returns the operations that the request applies.
     pub fn ops(&self) -> &[u8] {
         match &self.phase {
             None => &self.payload,
@@ -236,7 +244,7 @@ impl Request {
         }
     }
 
-    /// The transaction that it prepares.
+    /// Returns the transaction that the request prepares.
     pub fn preparing(&self) -> Option<&PreparedState> {
         match &self.phase {
             Some((Phase::Prepare, state)) => Some(state),
@@ -244,7 +252,7 @@ impl Request {
         }
     }
 
-    /// Its record in the log.
+    /// Returns the request's log record.
     pub fn record(&self) -> (RecordKind, &[u8]) {
         match (&self.phase, &self.packed) {
             (Some((phase, state)), _) => state.record(*phase),
@@ -261,7 +269,7 @@ impl Request {
         self.changed.notify_one();
     }
 
-    /// Waits until done, with the result, or until offered the lead, with `None`.
+    /// Waits until the request is done (its result) or is offered the lead (`None`).
     fn wait(&self) -> Option<Result<Done>> {
         let settled = || self.settled.load(Ordering::Relaxed);
         let spun = (0..LOOKS).any(|_| {

@@ -1,16 +1,18 @@
-//! The check of a commit that rests on reads: nothing that it read was written since.
+//! Validation of a commit: no row that its transaction read has been written since.
 //!
-//! The check and the commit must be one step for all other commits, or two transactions that each read what the
-//! other writes could both pass. A range may hold many entries and its blocks may not be in memory, so most of the
-//! work is done before: first the committing thread looks, without any lock, for entries above its snapshot, and
-//! remembers the newest commit `v` that was visible before it looked. All commits up to `v` are checked then. The
-//! leader, under the log's mutex and before it numbers the commit, checks what is left: the commits above `v`, and
-//! those that stand before this one in its group. It takes them from [`RecentWrites`], so it compares some recently
-//! written keys with the set of what was read and touches neither memtable nor block.
+//! Check and commit must be one step for all other commits. Otherwise two transactions that each
+//! read what the other writes could both pass. A range may hold many entries and its blocks may not
+//! be in memory, so most of the work is done before. First the committing thread looks, without any
+//! lock, for entries above its snapshot. It remembers the newest commit `v` that was visible before
+//! it looked: all commits up to `v` are then checked. The leader, under the log's mutex and before
+//! it numbers the commit, checks the rest: the commits above `v`, and the commits before this one
+//! in its group. It takes them from [`RecentWrites`], so it compares some recently written keys
+//! with the read set and touches neither memtable nor block.
 //!
-//! `RecentWrites` is kept only while somebody validates, and is bounded. It knows from which commit on it is complete;
-//! where it does not reach back to `v`, the committing thread looks again. That can happen a few times only: then the
-//! leader does the whole check itself, at the price of possibly reading a block under the log's mutex.
+//! `RecentWrites` is kept only while a validation is under way, and is bounded. It records from
+//! which commit on it is complete. If it does not reach back to `v`, the committing thread checks
+//! again. After a few such rounds the leader does the whole check itself, and may then read a block
+//! under the log's mutex.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,25 +27,26 @@ use crate::txn::read_set::{End, TreeReads};
 
 /// Bytes of payload kept for validations under way.
 const RECENT_BYTES_MAX: usize = 4 << 20;
-/// Looks of the committing thread before the leader does the whole check.
+/// Number of checks by the committing thread before the leader does the whole check.
 const LOOKS_MAX: u32 = 4;
 
-/// What one commit rests on.
+/// Reads that one commit depends on.
 pub(crate) struct Validation {
     reads: Vec<TreeReads>,
-    /// No commit up to here has written what was read. Stored by the committing thread while the request is not
-    /// queued; the queue's mutex orders it before the leader's load.
+    /// No commit up to this one has written a row that was read. The committing thread stores it
+    /// while the request is not queued; the queue's mutex orders the store before the leader's
+    /// load.
     checked: AtomicU64,
-    /// How often the committing thread has looked. As `checked`.
+    /// Number of checks done by the committing thread. Ordered like `checked`.
     looks: AtomicU32,
 }
 
-/// Counts the validations under way. Only a hint for the leader whether to keep recent commits: what it did not
-/// keep, it knows that it did not keep.
+/// Counter of validations under way. Only a hint that tells the leader to keep recent commits: the
+/// leader records which commits it did not keep.
 #[derive(Default)]
 pub(crate) struct Validating(AtomicUsize);
 
-/// Until dropped, recent commits are kept.
+/// Guard that makes the leader keep recent commits until it is dropped.
 pub(crate) struct Watch<'a>(&'a Validating);
 
 impl Validating {
@@ -65,7 +68,7 @@ impl Drop for Watch<'_> {
 }
 
 impl Validation {
-    /// A check that `reads`, made at `snapshot`, are still what anybody would read.
+    /// Creates a check that no commit has written `reads` since `snapshot`.
     pub fn new(reads: Vec<TreeReads>, snapshot: SeqNo) -> Validation {
         Validation {
             reads,
@@ -74,13 +77,14 @@ impl Validation {
         }
     }
 
-    /// The committing thread's part, without any lock. May read blocks.
+    /// Does the committing thread's part of the check, without any lock. May read blocks.
     ///
     /// # Errors
     ///
-    /// `Conflict`; `KeyspaceDropped` where the keyspace of a read is gone; what reading a block can meet.
+    /// `Conflict`; `KeyspaceDropped` if a keyspace that was read is gone; errors of reading a
+    /// block.
     pub fn look(&self, shared: &Shared) -> Result<()> {
-        // Before the states are loaded: what is visible now is in them.
+        // Loaded before the tree states, so that they contain everything visible now.
         let visible = shared.read_points.visible();
         self.check_trees()?;
         self.checked.store(visible, Ordering::Relaxed);
@@ -88,12 +92,12 @@ impl Validation {
         Ok(())
     }
 
-    /// Looks for entries above what is checked already in everything that the keyspaces have.
+    /// Searches memtables and tables of the keyspaces for entries above `checked`.
     fn check_trees(&self) -> Result<()> {
         let since = self.checked.load(Ordering::Relaxed);
         for TreeReads { tree, ranges } in &self.reads {
             let state = tree.load_full();
-            // Asked after loading: the state was not the empty one of a dropped keyspace.
+            // Checked after loading, so the state is not the empty state of a dropped keyspace.
             tree.check()?;
             for (start, end) in ranges.iter() {
                 let written = match end {
@@ -109,9 +113,9 @@ impl Validation {
         Ok(())
     }
 
-    /// The leader's part, under the log's mutex: `recent` are the commits that were applied, `newest` the last number
-    /// given out, `group` the commits that stand before this one in its group. `Ok(false)`: the committing thread
-    /// must look again.
+    /// Does the leader's part of the check, under the log's mutex. `recent` holds the applied
+    /// commits, `newest` is the last sequence number assigned, and `group` holds the commits before
+    /// this one in its group. `Ok(false)`: the committing thread must check again.
     pub fn validate(
         &self,
         recent: &RecentWrites,
@@ -154,10 +158,10 @@ fn conflict(keyspace: &str, key: Vec<u8>) -> Error {
     }
 }
 
-/// The newest commits, oldest first, while somebody validates.
+/// Newest commits, oldest first, kept while a validation is under way.
 #[derive(Default)]
 pub(crate) struct RecentWrites {
-    /// Every commit above this one, and up to the next, is here.
+    /// The sequence numbers above `after`, up to `through`, are all in `commits`.
     after: SeqNo,
     through: SeqNo,
     commits: VecDeque<(SeqNo, Arc<Request>)>,
@@ -165,9 +169,10 @@ pub(crate) struct RecentWrites {
 }
 
 impl RecentWrites {
-    /// Takes in a commit that was applied; without anybody who validates, only that it was.
+    /// Adds a commit that was applied. If no validation is under way, records only its sequence
+    /// number.
     pub fn applied(&mut self, validating: &Validating, seqno: SeqNo, commit: &Arc<Request>) {
-        // Whatever else took a number, a change of keyspaces for example, is not here.
+        // Numbers taken by anything but a commit, such as a keyspace change, are missing here.
         let gap = seqno != self.through + 1;
         self.through = seqno;
         if gap || !validating.any() {
@@ -185,7 +190,8 @@ impl RecentWrites {
         }
     }
 
-    /// The commits above `seqno` up to the newest number given out; `None` where some of them are not here.
+    /// Returns the commits above `seqno` up to `newest`, the last number assigned; `None` if some
+    /// of them are missing.
     fn since(&self, seqno: SeqNo, newest: SeqNo) -> Option<impl Iterator<Item = &Request>> {
         let complete = seqno >= newest || (seqno >= self.after && newest == self.through);
         let newer = self.commits.iter().filter(move |(own, _)| *own > seqno);
@@ -218,7 +224,7 @@ mod tests {
         Arc::new(Request::new(payload, None, Durability::Buffered))
     }
 
-    /// How many commits above `since` are known; `None`: not all of them.
+    /// Returns the number of known commits above `since`; `None` if some are missing.
     fn known(recent: &RecentWrites, since: SeqNo) -> Option<usize> {
         recent.since(since, recent.through).map(Iterator::count)
     }
@@ -316,7 +322,8 @@ mod tests {
     fn of_two_in_one_group_that_read_what_the_other_writes_one_is_refused() {
         let keyspace = keyspace();
         let db = keyspace.db();
-        // From here on recent commits follow each other, so that neither is sent back.
+        // This put starts a gapless sequence of recent commits, so that neither commit is sent
+        // back.
         keyspace.put(b"first", b"1").expect("put");
         let [one, two] = [(b"a", b"b"), (b"b", b"a")].map(|(read, written)| {
             let txn = db.begin(Isolation::Serializable).expect("begin");

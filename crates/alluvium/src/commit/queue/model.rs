@@ -1,19 +1,20 @@
-//! loom models of the commit queue: one leader at a time, everybody gets the result of their own commit, and the lead is
-//! neither lost nor kept.
+//! Loom models of the commit queue: at most one leader at a time, each thread gets the result of
+//! its own commit, and the lead is neither lost nor kept.
 //!
-//! The leader's work, which takes the log's mutex in the engine, is a few loads and stores here that would tell of a
-//! second leader. Run with `RUSTFLAGS="--cfg loom" cargo test -p alluvium --lib --release model`.
+//! In the engine the leader works under the log's mutex. Here its work is a few loads and stores
+//! that detect a second leader. Run with
+//! `RUSTFLAGS="--cfg loom" cargo test -p alluvium --lib --release model`.
 
 use loom::sync::atomic::AtomicUsize;
 use loom::thread;
 
 use super::*;
 
-/// What leaders share: the log.
+/// State shared by the leaders, in place of the log.
 #[derive(Default)]
 struct Log {
     leaders: AtomicUsize,
-    /// Whose commits were numbered, in order.
+    /// Clients of the numbered commits, in order.
     order: std::sync::Mutex<Vec<u64>>,
 }
 
@@ -27,7 +28,8 @@ fn client_of(request: &Request) -> u64 {
     u64::from_le_bytes(bytes.expect("8 bytes"))
 }
 
-/// Numbers a group, alone. The number of a commit is its client's, so that a mixed up result is noticed.
+/// Numbers a group, with no other leader. A commit's number is its client, so a mixed-up result is
+/// noticed.
 fn lead(log: &Log, group: &[Arc<Request>]) -> Vec<Result<Done>> {
     assert_eq!(
         log.leaders.fetch_add(1, Ordering::Relaxed),
@@ -51,7 +53,7 @@ fn commit(committer: &Committer, log: &Log, client: u64) {
     assert_eq!(result.expect("a result"), Done::At(client));
 }
 
-/// Every client commits so often, all at once.
+/// Runs `count` clients at once, each with `commits` commits.
 fn clients(count: u64, commits: u64, preemptions: usize) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
