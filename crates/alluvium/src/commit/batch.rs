@@ -1,11 +1,11 @@
 //! Operations of one commit: how callers collect them and how the log stores them.
 //!
-//! The payload of a commit record is the operations in order of keyspace and key. Each is `kind:
-//! u8, keyspace: varint, key: varint length + bytes, value: varint length + bytes`. A delete has no
-//! value; a range delete's key is the start of its range and its value the end. There is one
-//! operation per key, because a commit has one sequence number. A range delete hides older commits
-//! only, so its position among the operations has no meaning. This build writes range deletes
-//! first, and joins those that overlap or touch.
+//! The payload of a commit record is the operations in order of keyspace and key. Each is
+//! `kind: u8, keyspace: varint, key: varint length + bytes, value: varint length + bytes`.
+//! A delete has no value; a range delete's key is the start of its range and its value the end.
+//! There is one operation per key, because a commit has one sequence number. A range delete hides
+//! older commits only, so its position among the operations has no meaning. This build writes range
+//! deletes first, and joins those that overlap or touch.
 
 use std::sync::Arc;
 
@@ -70,7 +70,8 @@ impl WriteBatch {
         self.add(keyspace, ValueKind::Delete, key, &[], None)
     }
 
-    /// Removes every key from `start` (inclusive) to `end` (exclusive): see [`Keyspace::delete_range`].
+    /// Removes every key from `start` (inclusive) to `end` (exclusive): see
+    /// [`Keyspace::delete_range`].
     pub fn delete_range(&mut self, keyspace: &Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
         check_range(start, end)?;
         self.enter(keyspace)?;
@@ -280,8 +281,8 @@ impl<'a> Iterator for Ops<'a> {
     }
 }
 
-/// Returns the rows that a payload writes, without rows that a range delete covers. They are in key
-/// order if this build wrote the payload.
+/// Returns the rows that a payload writes, without those in deleted ranges. They are in key order
+/// if this build wrote the payload.
 pub(crate) fn written_rows(payload: &[u8]) -> impl Iterator<Item = (KeyspaceId, &[u8])> {
     let ops = Ops::new(payload).map_while(Result::ok);
     ops.filter(|op| op.kind != ValueKind::RangeDelete)

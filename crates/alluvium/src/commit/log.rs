@@ -30,7 +30,7 @@ pub(crate) struct SealedGeneration {
     pub memtables: Vec<(Arc<Tree>, Arc<TreeMemtable>)>,
     /// Newest commit in the memtables.
     pub last_seqno: SeqNo,
-    /// Records of the prepared transactions that were unresolved after that commit.
+    /// Records of the prepared transactions unresolved after `last_seqno`.
     pub prepared: Vec<Arc<[u8]>>,
     pub log: Option<SealedLog>,
     /// Bytes counted for the generation until it is flushed.
@@ -276,7 +276,7 @@ impl Log {
         Ok(seqno)
     }
 
-    /// Does the same as [`Log::mark_ddl`] for an ingest, whose tables get the returned number. The
+    /// Does the same as [`Log::mark_ddl`] for an ingest; its tables get the returned number. The
     /// caller publishes the number after installing the tables.
     pub fn mark_ingest(&mut self, shared: &Shared, payload: &[u8]) -> Result<SeqNo> {
         self.mark(shared, RecordKind::Ingest, &[payload])

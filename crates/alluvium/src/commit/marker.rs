@@ -1,8 +1,8 @@
 //! Log markers of keyspace changes and ingests, at their place in the commit order.
 //!
 //! Replay uses only the sequence numbers of markers, because the manifest decides which keyspaces
-//! and tables exist. Markers are for readers of the log: a follower of a database's changes learns
-//! from them about changes that are not commits.
+//! and tables exist. Markers are for readers of the log: a follower of a database's changes finds
+//! in them the changes that are not commits.
 
 use crate::base::KeyspaceId;
 use crate::base::coding::{Decoder, put_bytes, put_varint};

@@ -2,13 +2,13 @@
 //! has decided.
 //!
 //! A prepare record holds the transaction's id and its operations. So does its commit record:
-//! replay applies that record alone, and a memtable that holds the commit never depends on the
+//! replay applies only the commit record, and a memtable with the commit never depends on the
 //! segment of the prepare. An unresolved prepare depends only on its own record. Whenever memtables
 //! are sealed, the log rolls to a new segment. All unresolved prepares are written into it again
 //! and synced before anything can remove the older segments. Recovery does the same in its first
 //! segment if its replay has sealed memtables, or if the manifest has prepares, as that of a copy
 //! does. A repeated prepare record changes nothing. If the log ends with segments that hold nothing
-//! else, the next opening removes them, up to the oldest one that is needed.
+//! else, the next opening removes them, up to the oldest segment still needed.
 //!
 //! The list of unresolved prepares is guarded by the log's mutex and changes in log order.
 
@@ -192,7 +192,7 @@ impl Unresolved {
         }
     }
 
-    /// Replaces each state that recovery found with one that has locks.
+    /// Replaces each state found by recovery with a state that has locks.
     pub fn lock_all(&mut self, mut lock: impl FnMut(&mut PreparedState)) {
         for slot in self.by_xid.values_mut() {
             // No other thread has a state yet.

@@ -3,8 +3,8 @@
 //! At most one thread leads at any time, and it is running on a core when it becomes leader. A
 //! leader that finds queued requests when it finishes offers the lead to the head of the queue. Any
 //! thread that arrives before the head of the queue wakes up becomes leader and commits everything
-//! that is queued. With more clients than cores, this saves most thread switches. Invariant: a
-//! thread is leading, or the head of the queue holds an offer that it will see.
+//! queued. With more clients than cores, this saves most thread switches. Invariant: a thread is
+//! leading, or the head of the queue holds an offer that it will see.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ use crate::wal::RecordKind;
 /// A group stops growing at this many payload bytes, so that one commit's wait is bounded.
 const GROUP_BYTES_MAX: usize = 4 << 20;
 
-/// One commit on its way through the queue.
+/// Commit request in the queue.
 pub(crate) struct Request {
     /// Encoded operations; empty for a step of a prepared transaction.
     payload: Vec<u8>,
     /// Compressed payload as the log stores it, if it is shorter.
     packed: Option<Vec<u8>>,
     pub durability: Durability,
-    /// Reads to validate before the commit, if its isolation level requires it.
+    /// Reads to validate before the commit; `None` if there are none.
     pub validation: Option<Validation>,
     /// Step of a prepared transaction, if the request is one.
     pub phase: Option<(Phase, Arc<PreparedState>)>,

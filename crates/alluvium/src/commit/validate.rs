@@ -1,13 +1,13 @@
 //! Validation of a commit: no row that its transaction read has been written since.
 //!
-//! Check and commit must be one step for all other commits. Otherwise two transactions that each
-//! read what the other writes could both pass. A range may hold many entries and its blocks may not
-//! be in memory, so most of the work is done before. First the committing thread looks, without any
-//! lock, for entries above its snapshot. It remembers the newest commit `v` that was visible before
-//! it looked: all commits up to `v` are then checked. The leader, under the log's mutex and before
-//! it numbers the commit, checks the rest: the commits above `v`, and the commits before this one
-//! in its group. It takes them from [`RecentWrites`], so it compares some recently written keys
-//! with the read set and touches neither memtable nor block.
+//! Check and commit must be one step for all other commits. Otherwise two transactions, each
+//! reading rows that the other writes, could both pass. A range may hold many entries and its
+//! blocks may not be in memory, so most of the work is done before. First the committing thread
+//! searches, without any lock, for entries above its snapshot. It notes the newest commit `v`
+//! visible before the search: all commits up to `v` are then checked. The leader, under the log's
+//! mutex and before it numbers the commit, checks the rest: the commits above `v`, and the commits
+//! before this one in its group. It takes them from [`RecentWrites`], so it compares some recently
+//! written keys with the read set and touches neither memtable nor block.
 //!
 //! `RecentWrites` is kept only while a validation is under way, and is bounded. It records from
 //! which commit on it is complete. If it does not reach back to `v`, the committing thread checks
@@ -41,8 +41,8 @@ pub(crate) struct Validation {
     looks: AtomicU32,
 }
 
-/// Counter of validations under way. Only a hint that tells the leader to keep recent commits: the
-/// leader records which commits it did not keep.
+/// Counter of validations under way. Only a hint for the leader to keep recent commits: the leader
+/// records which commits are missing.
 #[derive(Default)]
 pub(crate) struct Validating(AtomicUsize);
 

@@ -1,4 +1,5 @@
-//! How a transaction ends: commit, with the check of what it rests on, the first phase of a two-phase commit, or rollback.
+//! End of a transaction: commit with validation, prepare (the first phase of a two-phase commit),
+//! or rollback.
 
 use std::sync::Arc;
 
@@ -12,19 +13,22 @@ use crate::txn::prepared::PreparedTransaction;
 use crate::txn::transaction::Transaction;
 
 impl Transaction {
-    /// Commits: all writes become visible together and as durable as the transaction's options say.
+    /// Commits: all writes become visible together, with the durability from the transaction's
+    /// options.
     ///
     /// # Errors
     ///
-    /// After every error the transaction is rolled back. `Conflict`, of a serializable or optimistic transaction:
-    /// another commit has changed what this one rests on; run it again. That holds for what an optimistic one read for
-    /// update although it writes nothing; any other transaction without writes is never refused. An optimistic one locks its rows here and may
-    /// meet `Deadlock` and `LockTimeout`. `NoSpace`: nothing was written. `Poisoned`, `Closed`, `KeyspaceDropped`.
+    /// After every error the transaction is rolled back. A serializable or optimistic transaction
+    /// gets `Conflict` if another commit has changed a row or range that this one depends on; run
+    /// it again. This includes the rows that an optimistic transaction without writes has read for
+    /// update; any other transaction without writes is never refused. An optimistic transaction
+    /// locks its rows here and may get `Deadlock` and `LockTimeout`. `NoSpace`: nothing was
+    /// written. `Poisoned`, `Closed`, `KeyspaceDropped`.
     ///
     /// # Cost
     ///
-    /// One record in the log. Where reads are checked, a look at each key and range read in what is newer than the
-    /// snapshot: mostly memtables, for a long transaction also tables.
+    /// One record in the log. If reads are checked, a lookup of each key and range read in
+    /// everything newer than the snapshot: mostly memtables, for a long transaction also tables.
     pub fn commit(self) -> Result<()> {
         let shared = Arc::clone(self.db.shared());
         let Some(payload) = self.payload()? else {
@@ -35,13 +39,15 @@ impl Transaction {
         self.forget_writes();
         let result = self.commit_payload(payload, durability);
         self.end();
-        // Paid without the locks, or every hot row would wait with this client.
+        // The admission delay comes after the locks are released. Otherwise every waiter for a hot
+        // row would wait with this client.
         shared.pay_for(bytes);
         result
     }
 
-    /// The check of an optimistic transaction that writes nothing: what it read for update is as it was up to a commit that
-    /// is visible now. As a whole it takes place there, so nothing goes through the commit queue.
+    /// Checks an optimistic transaction without writes: the rows read for update are unchanged up
+    /// to a visible commit. The transaction takes effect at that commit, so nothing goes through
+    /// the commit queue.
     fn check_read_for_update(&self) -> Result<()> {
         let (Some(reads), Some(point)) = (&self.state.read_for_update, &self.state.point) else {
             return Ok(());
@@ -53,7 +59,7 @@ impl Transaction {
         Validation::new(reads, point.seqno()).look(self.shared())
     }
 
-    /// The operations, if there are any.
+    /// Encodes the operations; `None` if there are none.
     fn payload(&self) -> Result<Option<Vec<u8>>> {
         self.shared().check_open()?;
         let held = self.state.held.lock();
@@ -63,7 +69,7 @@ impl Transaction {
             return Ok(None);
         }
         let payload = encode_payload(&writes);
-        // Each write was checked; a deleted prefix may have become a little longer as a range.
+        // Each write was checked; a deleted prefix may have become slightly longer as a range.
         self.shared().check_commit_bytes(payload.len())?;
         Ok(Some(payload))
     }
@@ -78,26 +84,30 @@ impl Transaction {
             let result = shared.commit_validated(payload, durability, validation);
             return result.map(drop);
         }
-        // Like a plain batch: others may hold locks on these rows and count on them.
+        // Locked as for a plain batch: other transactions may hold locks on these rows and rely on
+        // them.
         let locks = shared.lock_rows(written_rows(&payload), &self.lock_wait())?;
         let result = shared.commit_validated(payload, durability, validation);
         shared.unlock_writes(locks);
         result.map(drop)
     }
 
-    /// Prepares the transaction for a coordinator: its writes are durable under the id `xid` when this returns, also
-    /// after power loss, but they are not visible until [`PreparedTransaction::commit`]. Its row locks stay.
+    /// Prepares the transaction for a coordinator: its writes are durable under the id `xid` when
+    /// this returns, even after power loss. They are not visible until
+    /// [`PreparedTransaction::commit`]. Its row locks stay.
     ///
-    /// Costs a sync of the log. The writes stay in memory until the decision, and are written into the log again each
-    /// time the memtables are sealed: decide soon.
+    /// Costs a sync of the log. The writes stay in memory until the decision, and are written into
+    /// the log again each time the memtables are sealed: decide soon.
     ///
     /// # Errors
     ///
-    /// After every error the transaction is rolled back; only after `Io` and `Poisoned`, where the log could not be
-    /// written, may it be found prepared when the database is opened again. `InvalidArgument`: the id is longer than
-    /// [`crate::XID_BYTES_MAX`] bytes or in use, the database keeps no log, or the transaction is serializable or
-    /// optimistic: what such a one has read is not locked, so nothing can be promised before its commit.
-    /// `TransactionTooLarge`: too much is prepared already. Else as [`Transaction::commit`].
+    /// After every error the transaction is rolled back. Only after `Io` and `Poisoned`, if the log
+    /// could not be written, may it be prepared when the database is opened again.
+    /// `InvalidArgument`: the id is longer than [`crate::XID_BYTES_MAX`] bytes or in use, the
+    /// database keeps no log, or the transaction is serializable or optimistic. The reads of such a
+    /// transaction are not locked, so nothing can be promised before its commit.
+    /// `TransactionTooLarge`: too much is prepared already. Otherwise as for
+    /// [`Transaction::commit`].
     pub fn prepare(self, xid: &[u8]) -> Result<PreparedTransaction> {
         let shared = self.shared();
         let refuse = |message: &str| Err(Error::InvalidArgument(message.into()));
@@ -119,18 +129,18 @@ impl Transaction {
         let state = Arc::new(state);
         let request = Request::of_prepared(Phase::Prepare, &state, Durability::Sync);
         shared.commit_request(request)?;
-        // They are the prepared transaction's now.
+        // The locks now belong to the prepared transaction.
         self.state.held.lock().locks.clear();
         Ok(PreparedTransaction::new(self.db.clone(), state))
     }
 
-    /// Takes everything back. Dropping the transaction does the same.
+    /// Discards all writes and releases all locks. Dropping the transaction does the same.
     pub fn rollback(self) {
         self.end();
     }
 
     fn end(&self) {
-        // The locks of a forked child's copy are its parent's.
+        // The locks in a forked child's copy belong to its parent.
         if !self.state.is_current() {
             return;
         }

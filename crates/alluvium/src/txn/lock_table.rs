@@ -1,12 +1,13 @@
-//! Row locks: who may write, or keep others from writing, the row behind a key.
+//! Row locks, shared or exclusive, on the row of a key, whether the row exists or not.
 //!
-//! A lock is named by a 64-bit hash of keyspace and key, seeded anew at each open. Two keys with one hash share a
-//! lock, which costs waiting and nothing else, because acquisitions are counted for each owner. The locks live in
-//! shards, each a mutex around a map from hash to `Slot`; a lock that nobody holds has no slot.
+//! A lock is named by a 64-bit hash of keyspace and key, seeded anew at each open. Two keys with
+//! the same hash share a lock. This costs waiting and nothing else, because acquisitions are
+//! counted for each owner. The locks live in shards, each a mutex around a map from hash to `Slot`;
+//! a lock without a holder has no slot.
 //!
-//! A request that cannot be granted joins the slot's queue. Whoever makes room hands the lock over under the
-//! shard's mutex, before it wakes anybody, so no newcomer can overtake the queue and no wake-up can be lost: the
-//! waiter finds the grant written in its own record, whenever it looks.
+//! A request that cannot be granted joins the slot's queue. A release hands the lock over under the
+//! shard's mutex, before it wakes any waiter. So no newcomer can overtake the queue and no wake-up
+//! can be lost: the waiter finds the grant in its own record whenever it checks.
 //!
 //! # Lock order
 //!
@@ -14,11 +15,13 @@
 //! detector -> one shard -> one waiter's record        cancellation token -> one waiter's record
 //! ```
 //!
-//! Nobody holds two shards at a time. A waiter sleeps holding only its own record's mutex, which the sleep gives
-//! back. Background threads take none of these, so no client waits for a thread of lower priority.
+//! No thread holds two shards at a time. A waiter sleeps holding only its own record's mutex, and
+//! the sleep releases it. Background threads take none of these, so no client waits for a thread of
+//! lower priority.
 //!
-//! A transaction waits for one lock at a time. If two threads wait for the same owner at once, both are granted
-//! in their turn, but a deadlock through the earlier of the two waits is ended by its timeout only.
+//! A transaction waits for one lock at a time. If two threads wait for the same owner at once, both
+//! are granted in their turn. A deadlock through the earlier of the two waits is ended by its
+//! timeout only.
 
 mod deadlock;
 mod slot;
@@ -46,27 +49,27 @@ use slot::{Request, Slot};
 pub use wait::{LockCancel, LockWait};
 use wait::{Waiter, Woken};
 
-/// Shards of a table: enough that clients on the same shard at the same moment are rare.
+/// Number of shards: enough that clients rarely meet on a shard.
 const SHARDS: usize = 64;
 
-/// Names an owner of locks. Unique among the transactions that are open at one time.
+/// Owner of locks. Unique among the transactions open at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TxnId(pub u64);
 
-/// What the owner of a lock keeps others from.
+/// Mode of a row lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockMode {
-    /// Others may share the lock, none may have it exclusively.
+    /// Other owners may share the lock; none may have it exclusively.
     Shared,
-    /// Nobody else has the lock.
+    /// No other owner has the lock.
     Exclusive,
 }
 
-/// Names a lock: the seeded hash of a keyspace and a key. Means nothing to another [`LockTable`].
+/// Name of a lock: the seeded hash of a keyspace and a key. Valid for one [`LockTable`] only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockHash(u64);
 
-/// How a request was granted. Each grant is one acquisition, to be given back once.
+/// Kind of a grant. Each grant is one acquisition, to be released once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Granted {
     /// The owner did not have the lock before.
@@ -77,27 +80,29 @@ pub enum Granted {
     Upgraded,
 }
 
-/// Why a request was not granted. The owner's other locks are as before.
+/// Reason for a failed request. The owner's other locks are unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockFailure {
-    /// The time was over. Roll back, or try again.
+    /// The timeout expired. Roll back or try again.
     Timeout {
-        /// Who had the lock at that moment.
+        /// Holders of the lock when the timeout expired.
         holders: Vec<TxnId>,
     },
-    /// Waiting would never have ended. Roll back, so that the others can go on.
+    /// The wait would never end. Roll back, so that the other transactions can continue.
     Deadlock {
-        /// The requester, then each transaction that the one before it waits for; the last waits for the first.
+        /// The requester, then each transaction that the one before it waits for; the last waits
+        /// for the requester.
         cycle: Vec<TxnId>,
     },
-    /// The wait's token was cancelled.
+    /// The wait's token was canceled.
     Cancelled,
-    /// The table was closed: nothing waits any more.
+    /// The table was closed: no request waits any more.
     Closed,
 }
 
 impl LockFailure {
-    /// The error of a call that asked for the row `key` of `keyspace` and was ready to wait for `timeout`.
+    /// Converts to the error of a call that requested the row `key` of `keyspace` with this
+    /// `timeout`.
     pub fn into_error(self, keyspace: &str, key: &[u8], timeout: Duration) -> Error {
         let (keyspace, key) = (keyspace.to_owned(), key.to_vec());
         match self {
@@ -115,18 +120,19 @@ impl LockFailure {
 
 type Shard = Mutex<HashMap<u64, Slot, BuildHasherDefault<Identity>>>;
 
-/// The row locks of one database.
+/// Row locks of one database.
 pub struct LockTable {
     seed: u64,
     shards: Box<[CachePadded<Shard>]>,
     detector: Detector,
-    /// Set before the shards are walked to end their waits. A request looks at it under its shard's mutex before it
-    /// joins a queue: it sees the flag, or the walk sees the request.
+    /// Set before `close` walks the shards to end their waits. A request reads it under its shard's
+    /// mutex before it joins a queue: it sees the flag, or the walk sees the request.
     closed: AtomicBool,
 }
 
 impl LockTable {
-    /// An empty table. The seed is random for each open, so that nobody can prepare keys that share a lock.
+    /// Creates an empty table. The seed is random for each open, so no client can construct keys
+    /// that share a lock.
     pub fn new(seed: u64) -> LockTable {
         LockTable::with_shards(seed, SHARDS)
     }
@@ -140,19 +146,20 @@ impl LockTable {
         }
     }
 
-    /// The name of the lock of a row, whether the row exists or not.
+    /// Returns the name of a row's lock, whether the row exists or not.
     pub fn hash(&self, keyspace: KeyspaceId, key: &[u8]) -> LockHash {
         LockHash(checksum(key, place_seed(self.seed, u64::from(keyspace.0))))
     }
 
-    /// Takes the lock once for `owner`, and waits for it behind earlier requests if it must.
+    /// Acquires the lock once for `owner`, and waits after earlier requests if necessary.
     ///
-    /// An upgrade from shared to exclusive goes ahead of requests by others. Costs about 60 ns, the unlock
-    /// included, where nobody else has the lock.
+    /// An upgrade from shared to exclusive goes ahead of requests by other owners. Costs about 60
+    /// ns, the unlock included, if no other owner has the lock.
     ///
     /// # Errors
-    /// [`LockFailure::Timeout`], [`LockFailure::Cancelled`], [`LockFailure::Closed`], and [`LockFailure::Deadlock`]
-    /// where this request would close a cycle of waits: of the transactions in it only this one hears of it.
+    /// [`LockFailure::Timeout`], [`LockFailure::Cancelled`], [`LockFailure::Closed`], and
+    /// [`LockFailure::Deadlock`] if this request would close a cycle of waits. Only this
+    /// transaction of the cycle gets the error.
     pub fn lock(
         &self,
         owner: TxnId,
@@ -185,21 +192,23 @@ impl LockTable {
         self.wait_for(&waiter, wait, &holders)
     }
 
-    /// Gives back one acquisition. With the last one the lock goes to the requests that wait for it.
+    /// Releases one acquisition. After the last one the lock goes to the waiting requests.
     ///
-    /// An upgrade is not taken back alone: the lock stays exclusive until its last acquisition is given back.
+    /// An upgrade is not released alone: the lock stays exclusive until its last acquisition is
+    /// released.
     pub fn unlock(&self, owner: TxnId, hash: LockHash) {
         self.release(hash, |slot| slot.release_one(owner));
     }
 
-    /// Gives back all acquisitions of all the locks in `held`, which may name a lock more than once.
+    /// Releases all acquisitions of all locks in `held`, which may name a lock more than once.
     pub fn unlock_all(&self, owner: TxnId, held: &[LockHash]) {
         for &hash in held {
             self.release(hash, |slot| slot.release_all(owner));
         }
     }
 
-    /// Ends all waits, those to come too: the database is closing. Locks that are held stay with their owners.
+    /// Ends all waits, present and future: the database is closing. Held locks stay with their
+    /// owners.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for shard in &self.shards {
@@ -209,21 +218,21 @@ impl LockTable {
         }
     }
 
-    /// Who has the lock now, in no particular order.
+    /// Returns the current holders of the lock, in no particular order.
     #[cfg(test)]
     pub fn holders(&self, hash: LockHash) -> Vec<TxnId> {
         let shard = self.shard(hash).lock();
         shard.get(&hash.0).map(Slot::holders).unwrap_or_default()
     }
 
-    /// How many requests wait for the lock now.
+    /// Returns the number of requests that wait for the lock.
     #[cfg(test)]
     pub fn waiters(&self, hash: LockHash) -> usize {
         let shard = self.shard(hash).lock();
         shard.get(&hash.0).map_or(0, |slot| slot.queue().len())
     }
 
-    /// How many locks are held: the shards are counted one after another.
+    /// Returns the number of held locks. The shards are counted one after another.
     pub fn locks_held(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
@@ -240,7 +249,8 @@ impl LockTable {
         waiter
     }
 
-    /// Sleeps until the queued request is granted or given up, and takes it out of everything that knows it.
+    /// Sleeps until the queued request is granted or withdrawn. Removes it from the detector and
+    /// the cancellation token.
     fn wait_for(
         &self,
         waiter: &Arc<Waiter>,
@@ -269,12 +279,12 @@ impl LockTable {
                 holders: slot.holders_but(waiter.request.owner),
             }),
         };
-        // Only now may this owner go on to release locks: the detector counts on it.
+        // Only now may this owner release locks: the detector relies on it.
         self.detector.leave(waiter);
         outcome
     }
 
-    /// Withdraws a request, unless it was granted at the last moment: the grant is kept then.
+    /// Withdraws a request, unless it was granted at the last moment: then the grant is kept.
     fn give_up(
         &self,
         waiter: &Arc<Waiter>,
@@ -289,7 +299,8 @@ impl LockTable {
         outcome
     }
 
-    /// Changes a slot, hands the lock to those in the queue who can have it now, and removes a slot out of use.
+    /// Changes a slot, grants the lock to queued requests that can have it now, and removes an
+    /// unused slot.
     fn release(&self, hash: LockHash, change: impl FnOnce(&mut Slot)) {
         let mut shard = self.shard(hash).lock();
         let Entry::Occupied(mut entry) = shard.entry(hash.0) else {
@@ -316,7 +327,7 @@ impl fmt::Debug for LockTable {
     }
 }
 
-/// Passes a number that is a good hash already, or a small counter, through unchanged.
+/// Hasher that returns its input unchanged. The input is already a good hash, or a small counter.
 #[derive(Debug, Default)]
 struct Identity(u64);
 

@@ -1,5 +1,5 @@
-//! Transactions: row locks, the ordered set of a transaction's own writes and the set of its reads, isolation,
-//! savepoints, commit in one step or in two.
+//! Transactions: row locks, own writes, read sets, isolation, savepoints, and commit in one or two
+//! phases.
 
 mod finish;
 pub(crate) mod lock_table;

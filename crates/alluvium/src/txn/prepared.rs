@@ -7,9 +7,9 @@ use crate::commit::prepared::{Phase, PreparedState};
 use crate::db::{Database, Durability};
 use crate::error::Result;
 
-/// A transaction that was prepared and waits for its coordinator's decision. It holds its row locks.
+/// Prepared transaction that waits for its coordinator's decision. It holds its row locks.
 ///
-/// Dropping the handle decides nothing: the transaction stays prepared, also over a restart, and
+/// Dropping the handle decides nothing: the transaction stays prepared, even after a restart, and
 /// [`Database::take_prepared`] returns it again.
 ///
 /// ```
@@ -35,7 +35,7 @@ use crate::error::Result;
 pub struct PreparedTransaction {
     db: Database,
     state: Arc<PreparedState>,
-    /// Whether it was committed or rolled back.
+    /// True after it was committed or rolled back.
     decided: bool,
 }
 
@@ -48,28 +48,29 @@ impl PreparedTransaction {
         }
     }
 
-    /// Its id.
+    /// Returns the transaction's id.
     pub fn xid(&self) -> &[u8] {
         &self.state.xid
     }
 
-    /// Commits: its writes become visible together, as durable as the transaction's options said; taken up after a
-    /// restart, as the database's do. If power loss takes a `Buffered` commit away, the transaction is prepared
-    /// again.
+    /// Commits: its writes become visible together, with the durability from the transaction's
+    /// options. A transaction taken up after a restart has the database's durability. If power loss
+    /// removes a `Buffered` commit, the transaction is prepared again.
     ///
     /// # Errors
     ///
-    /// It stays prepared: `NoSpace` may be tried again with [`Database::take_prepared`]. After `Io` and `Poisoned`
-    /// it is committed or still prepared when the database is opened again.
+    /// After an error the transaction stays prepared: after `NoSpace` the caller may try again with
+    /// [`Database::take_prepared`]. After `Io` and `Poisoned` it is committed or still prepared
+    /// when the database is opened again.
     pub fn commit(mut self) -> Result<()> {
         self.resolve(Phase::Commit, self.state.durability)?;
-        // Paid without the locks.
+        // The admission delay comes after the locks are released.
         self.db.shared().pay_for(self.state.ops().len());
         Ok(())
     }
 
-    /// Takes its writes back. Errors as [`PreparedTransaction::commit`]. Not synced: if power loss takes the rollback
-    /// away, the transaction is prepared again.
+    /// Discards its writes. Errors as for [`PreparedTransaction::commit`]. Not synced: if power
+    /// loss removes the rollback, the transaction is prepared again.
     pub fn rollback(mut self) -> Result<()> {
         self.resolve(Phase::Rollback, Durability::Buffered)
     }
@@ -87,7 +88,7 @@ impl PreparedTransaction {
 
 impl Drop for PreparedTransaction {
     fn drop(&mut self) {
-        // One that was decided on need not wait for the log again.
+        // A decided transaction need not wait for the log again.
         if !self.decided && self.db.shared().is_own_process() {
             let mut log = self.db.shared().log.lock();
             log.unresolved.give_back(&self.state);
@@ -96,8 +97,8 @@ impl Drop for PreparedTransaction {
 }
 
 impl Database {
-    /// The ids of all prepared transactions that nobody has decided on, in order, those with a handle included. Waits
-    /// for a group of commits under way.
+    /// Returns the ids of all undecided prepared transactions in order, including those with a
+    /// handle. Waits for a group of commits under way.
     pub fn prepared(&self) -> Result<Vec<Vec<u8>>> {
         let shared = self.shared();
         shared.check_open()?;
@@ -105,9 +106,10 @@ impl Database {
         Ok(log.unresolved.states().map(|s| s.xid.clone()).collect())
     }
 
-    /// The handle of a prepared transaction, to decide on it: after a restart, or after an earlier handle was dropped.
+    /// Takes a prepared transaction to decide on it: after a restart, or after an earlier handle
+    /// was dropped.
     ///
-    /// After a restart it holds the locks of the rows that it writes; rows that it only locked are free.
+    /// After a restart it holds the locks of the rows it writes; rows it only locked are free.
     ///
     /// # Errors
     ///

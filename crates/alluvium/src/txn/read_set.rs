@@ -1,11 +1,12 @@
-//! What a transaction has read and must find unchanged at its commit: keys, and the ranges that its cursors have
-//! really passed over.
+//! Read set: keys read by a transaction and ranges passed over by its cursors. The commit checks
+//! that they are unchanged.
 //!
-//! A range reaches from where a scan began to the last key that it found, or to its bound where it found none: the
-//! absence of keys in between was read too. Own writes in a range do no harm, it is only wider for them.
+//! A range reaches from the start of a scan to the last key found, or to the scan's bound if no key
+//! was found: the absence of keys in between was read too. Own writes in a range do no harm, they
+//! only make it wider.
 //!
-//! Memory is bounded: above [`READ_SET_BYTES_MAX`] neighbours are joined, gaps included. That can make a conflict
-//! of what was never read, and never misses one.
+//! Memory is bounded: above [`READ_SET_BYTES_MAX`] neighbors are joined, gaps included. Keys that
+//! were never read can then cause a conflict, but no conflict is missed.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,50 +16,50 @@ use crate::sync::plain::Mutex;
 
 use crate::keyspace::tree::Tree;
 
-/// What one transaction may remember of its reads in bytes, overhead included.
+/// Maximum memory of one transaction's read set in bytes, overhead included.
 pub(crate) const READ_SET_BYTES_MAX: usize = 1 << 20;
-/// What a key or range costs besides its bytes.
+/// Memory of a key or range in bytes, besides its keys.
 const RANGE_OVERHEAD: usize = 64;
 
-/// Where a range ends that begins at some key.
+/// End of a range that begins at some key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It is that key alone.
+    /// The range is its first key alone.
     Key,
-    /// Exclusive.
+    /// Exclusive end.
     Before(Vec<u8>),
     Unbounded,
 }
 
-/// A set of keys of one keyspace: ranges that do not touch, by their first keys.
+/// Set of keys of one keyspace: ranges that do not touch, by their first keys.
 #[derive(Debug, Default)]
 pub(crate) struct KeyRanges {
     ranges: BTreeMap<Vec<u8>, End>,
     bytes: usize,
 }
 
-/// What was read of one keyspace.
+/// Reads of one keyspace.
 pub(crate) struct TreeReads {
     pub tree: Arc<Tree>,
     pub ranges: KeyRanges,
 }
 
-/// See the module.
+/// Reads of a transaction: see the module.
 #[derive(Default)]
 pub(crate) struct ReadSet {
-    /// Each keyspace once.
+    /// Closed reads, one element per keyspace.
     reads: Vec<TreeReads>,
-    /// What open cursors have passed over since their last seek, by a number of each cursor.
+    /// Ranges that open cursors have passed over since their last seek, by cursor number.
     spans: BTreeMap<u64, Span>,
     next_span: u64,
-    /// What it may take in bytes.
+    /// Maximum memory in bytes.
     bytes_max: usize,
 }
 
 struct Span {
     tree: Arc<Tree>,
     low: Vec<u8>,
-    /// Exclusive.
+    /// Exclusive; `None`: unbounded.
     high: Option<Vec<u8>>,
 }
 
@@ -70,7 +71,7 @@ impl End {
         }
     }
 
-    /// Whether a range from `start` to here reaches `key`, which is not below `start`.
+    /// Returns true if a range from `start` to this end contains `key`, which is not below `start`.
     fn covers(&self, start: &[u8], key: &[u8]) -> bool {
         match self {
             End::Key => start == key,
@@ -88,7 +89,7 @@ impl KeyRanges {
         }
     }
 
-    /// Adds the keys from `start` to `end` (exclusive; `None`: all the rest).
+    /// Adds the keys from `start` to `end` (exclusive; `None`: no upper bound).
     pub fn add_range(&mut self, start: &[u8], end: Option<&[u8]>) {
         if end.is_some_and(|end| end <= start) {
             return;
@@ -106,7 +107,7 @@ impl KeyRanges {
             }
         }
         while let Some((low, high)) = self.first_from(&start, end.as_deref()) {
-            // What begins inside may reach further; a single key inside does not.
+            // A range that begins inside may reach further; a single key inside does not.
             end = match high {
                 End::Unbounded => None,
                 End::Before(high) => end.map(|end| end.max(high)),
@@ -117,13 +118,14 @@ impl KeyRanges {
         self.insert(start, end.map_or(End::Unbounded, End::Before));
     }
 
-    /// The first range that begins in these bounds, the end included: what touches is joined.
+    /// Returns the first range that begins within these bounds, the end included: touching ranges
+    /// are joined.
     fn first_from(&self, start: &[u8], end: Option<&[u8]>) -> Option<(Vec<u8>, End)> {
         let upper = end.map_or(Bound::Unbounded, Bound::Included);
         let mut inside = self
             .ranges
             .range::<[u8], _>((Bound::Included(start), upper));
-        // A key right behind the end stays what it is: cheap to look up.
+        // A single key exactly at the end stays separate: it is cheap to look up.
         let found = inside.find(|(low, high)| **high != End::Key || Some(&low[..]) != end)?;
         Some((found.0.clone(), found.1.clone()))
     }
@@ -144,25 +146,25 @@ impl KeyRanges {
         }
     }
 
-    /// Whether the key is in the set.
+    /// Returns true if the key is in the set.
     pub fn contains(&self, key: &[u8]) -> bool {
         let found = self.at_or_before(key);
         found.is_some_and(|(start, end)| end.covers(start, key))
     }
 
-    /// Whether any key from `start` to `end` (exclusive) is in the set.
+    /// Returns true if any key from `start` to `end` (exclusive) is in the set.
     pub fn intersects(&self, start: &[u8], end: &[u8]) -> bool {
         let inside = (Bound::Included(start), Bound::Excluded(end));
         start < end
             && (self.contains(start) || self.ranges.range::<[u8], _>(inside).next().is_some())
     }
 
-    /// All ranges in key order.
+    /// Returns all ranges in key order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &End)> {
         self.ranges.iter().map(|(start, end)| (&start[..], end))
     }
 
-    /// Halves the number of ranges by joining neighbours; the last one becomes everything.
+    /// Halves the number of ranges by joining neighbors; a single range becomes the whole keyspace.
     fn coarsen(&mut self) {
         let old = std::mem::take(&mut self.ranges);
         self.bytes = 0;
@@ -182,7 +184,7 @@ impl KeyRanges {
 }
 
 impl ReadSet {
-    /// An empty set that may take this much memory.
+    /// Creates an empty set with this memory limit in bytes.
     pub fn new(bytes_max: usize) -> ReadSet {
         ReadSet {
             bytes_max,
@@ -190,7 +192,7 @@ impl ReadSet {
         }
     }
 
-    /// Notes that a key was read, whether or not it exists.
+    /// Records that a key was read, whether or not it exists.
     pub fn add_key(&mut self, tree: &Arc<Tree>, key: &[u8]) {
         self.of(tree).add_key(key);
         self.bound();
@@ -208,7 +210,8 @@ impl ReadSet {
         &mut self.reads[place].ranges
     }
 
-    /// Ends: each round halves every keyspace's ranges, down to one range that costs nothing but its overhead.
+    /// Coarsens the ranges until they fit the memory limit. Terminates: each round halves every
+    /// keyspace's ranges, down to one range without key bytes.
     fn bound(&mut self) {
         let whole = RANGE_OVERHEAD * self.reads.len();
         while self.reads.iter().map(|r| r.ranges.bytes).sum::<usize>() > self.bytes_max.max(whole) {
@@ -224,7 +227,7 @@ impl ReadSet {
         }
     }
 
-    /// Everything read so far, what open cursors have read included.
+    /// Returns everything read so far, including the reads of open cursors.
     pub fn take(&mut self) -> Vec<TreeReads> {
         let open: Vec<u64> = self.spans.keys().copied().collect();
         open.into_iter().for_each(|id| self.close_span(id));
@@ -232,12 +235,12 @@ impl ReadSet {
     }
 }
 
-/// Notes what one cursor reads.
+/// Recorder of the reads of one cursor.
 pub(crate) struct CursorReads {
     set: Arc<Mutex<ReadSet>>,
     tree: Arc<Tree>,
     id: u64,
-    /// The cursor's bounds: a scan that finds nothing more has read up to them.
+    /// Bounds of the cursor: a scan that finds no further row has read up to them.
     start: Vec<u8>,
     end: Option<Vec<u8>>,
 }
@@ -263,14 +266,14 @@ impl CursorReads {
         }
     }
 
-    /// A seek forward from `key` has found `found`.
+    /// Records that a seek forward from `key` found `found`.
     pub fn sought(&self, key: &[u8], found: Option<&[u8]>) {
         let low = key.max(&self.start).to_vec();
         let high = found.map_or_else(|| self.end.clone(), |key| Some(behind(key)));
         self.begin(low, high);
     }
 
-    /// A seek backward from before `key` (`None`: the end) has found `found`.
+    /// Records that a seek backward from before `key` (`None`: the end) found `found`.
     pub fn sought_before(&self, key: Option<&[u8]>, found: Option<&[u8]>) {
         let high = match (key, self.end.as_deref()) {
             (Some(key), Some(end)) => Some(key.min(end)),
@@ -287,7 +290,7 @@ impl CursorReads {
         set.spans.insert(self.id, Span { tree, low, high });
     }
 
-    /// A step forward from a row has found `found`.
+    /// Records that a step forward from a row found `found`.
     pub fn stepped(&self, found: Option<&[u8]>) {
         let mut set = self.set.lock();
         let Some(span) = set.spans.get_mut(&self.id) else {
@@ -304,7 +307,7 @@ impl CursorReads {
         }
     }
 
-    /// A step backward from a row has found `found`.
+    /// Records that a step backward from a row found `found`.
     pub fn stepped_back(&self, found: Option<&[u8]>) {
         let mut set = self.set.lock();
         let Some(span) = set.spans.get_mut(&self.id) else {
@@ -324,7 +327,7 @@ impl Drop for CursorReads {
     }
 }
 
-/// The smallest key above `key`.
+/// Returns the smallest key above `key`.
 fn behind(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
@@ -335,7 +338,7 @@ mod tests {
 
     use super::*;
 
-    /// A small generator: any sequence will do.
+    /// Small generator; any sequence is suitable.
     fn next(state: &mut u64) -> u8 {
         *state = state
             .wrapping_mul(6364136223846793005)

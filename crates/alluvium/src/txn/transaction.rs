@@ -24,19 +24,19 @@ use crate::txn::read_set::{READ_SET_BYTES_MAX, ReadSet};
 use crate::txn::write_cursor::WriteCursor;
 use crate::txn::write_set::{SavepointId, View, WriteSet};
 
-/// What concurrent commits a transaction sees.
+/// Isolation level: the concurrent commits that a transaction sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Isolation {
     /// Each read sees the newest commit; rows that were locked or written stay locked to the end.
     ReadCommitted,
-    /// All reads see the state at the beginning. A write to a row that somebody changed since is a `Conflict`.
-    /// Write skew between two transactions is possible.
+    /// All reads see the state at the beginning. A write to a row that another transaction has
+    /// changed since is a `Conflict`. Write skew between two transactions is possible.
     #[default]
     Snapshot,
-    /// As `Snapshot`, and the commit is a `Conflict` if another commit has changed anything that was read: a row, a
-    /// key that was absent, or a range that a cursor passed over. So the transactions of this level are as if they had
-    /// run one after another, in the order of their commits. Nothing is locked by reading. A transaction that writes
-    /// nothing is never checked: it reads one commit's state.
+    /// Like `Snapshot`, and the commit is a `Conflict` if another commit has changed anything read:
+    /// a row, an absent key, or a range passed over by a cursor. The result equals that of running
+    /// the transactions of this level one after another, in the order of their commits. Reads take
+    /// no locks. A transaction without writes is never checked: it reads one commit's state.
     ///
     /// ```
     /// use alluvium::{CursorOptions, Database, Error, Isolation, KeyspaceOptions, Options};
@@ -59,22 +59,25 @@ pub enum Isolation {
 /// Options of [`Database::begin_with`].
 #[derive(Debug, Clone, Default)]
 pub struct TransactionOptions {
-    /// What concurrent commits it sees.
+    /// Isolation level.
     pub isolation: Isolation,
-    /// Durability of its commit; `None`: the database's.
+    /// Durability of the commit; `None`: the database's.
     pub durability: Option<Durability>,
-    /// How long a row lock is waited for; `None`: the database's [`crate::Options::lock_timeout`].
+    /// Maximum wait for a row lock; `None`: the database's [`crate::Options::lock_timeout`].
     pub lock_timeout: Option<Duration>,
-    /// Ends lock waits of this transaction from another thread.
+    /// Token that ends lock waits of this transaction from another thread.
     pub cancel: Option<LockCancel>,
-    /// Takes no row locks before the commit. What it writes, locks or reads for update is checked then: if another
-    /// commit was first to change any of it since the beginning, this commit is a `Conflict`. For transactions that
-    /// seldom meet. Not with [`Isolation::ReadCommitted`], and such a transaction cannot be prepared.
+    /// Takes no row locks before the commit. The commit then checks all rows that were written,
+    /// locked or read for update. If another commit has changed one of them since the beginning,
+    /// this commit is a `Conflict`. For transactions that rarely conflict. Not with
+    /// [`Isolation::ReadCommitted`], and such a transaction cannot be prepared.
     pub optimistic: bool,
 }
 
-/// A transaction. Its methods take `&self`, so that it can write while one of its cursors is open. Dropping it
-/// without [`Transaction::commit`] rolls it back. `Send`: threads may hand it on.
+/// Transaction with its own writes, row locks and savepoints.
+///
+/// Its methods take `&self`, so it can write while one of its cursors is open. Dropping it without
+/// [`Transaction::commit`] rolls it back. It is `Send`, so threads may pass it on.
 pub struct Transaction {
     pub(super) db: Database,
     pub(super) id: TxnId,
@@ -84,49 +87,49 @@ pub struct Transaction {
 
 /// Read point, writes and locks of a transaction.
 pub(super) struct State {
-    /// The fixed read point of snapshot isolation.
+    /// Fixed read point of snapshot isolation; `None` for read committed.
     pub(super) point: Option<ReadPoint>,
-    /// The time of its reads, held with `point`.
+    /// Time of its reads, held with `point`.
     time: Option<HeldTime>,
-    /// Guards the transaction's writes; shared with its cursors. Nothing is locked under it.
+    /// The transaction's writes; shared with its cursors. Nothing is locked while this is held.
     pub(super) writes: Arc<Mutex<WriteSet>>,
-    /// Guards what must be unchanged at the commit; shared with its cursors. Nothing is locked under it. `None` where
-    /// nothing is checked then.
+    /// Reads that must be unchanged at the commit; shared with its cursors. Nothing is locked while
+    /// this is held. `None` if the commit checks nothing.
     pub(super) reads: Option<Arc<Mutex<ReadSet>>>,
-    /// Guards the part of `reads` that was locked or read for update, which is checked although nothing is written.
-    /// Nothing is locked under it. `None` unless the transaction is optimistic.
+    /// Reads that were locked or read for update; checked even if nothing is written. Nothing is
+    /// locked while this is held. `None` unless the transaction is optimistic.
     pub(super) read_for_update: Option<Mutex<ReadSet>>,
-    /// Guards what the transaction holds. Taken before `writes` where both are needed.
+    /// Locks and savepoints. Taken before `writes` if both are needed.
     pub(super) held: Mutex<Held>,
 }
 
-/// Locks and savepoints, in the order of their making.
+/// Locks and savepoints, in order of creation.
 #[derive(Default)]
 pub(super) struct Held {
-    /// One entry for each acquisition.
+    /// Acquired locks, one entry for each acquisition.
     pub(super) locks: Vec<LockHash>,
     savepoints: Vec<Mark>,
-    /// The number of the next savepoint.
+    /// Number of the next savepoint.
     next_savepoint: u64,
-    /// The keyspaces written to, each once.
+    /// Keyspaces written to, each once.
     pub(super) trees: Vec<Arc<Tree>>,
     pub(super) ended: bool,
-    /// For writes and locks, once they are worth it.
+    /// Memory charge for writes and locks; `None` until they reach `CHARGE_STEP`.
     charge: Option<Charge>,
-    /// What the writes take.
+    /// Memory of the writes in bytes.
     pub(super) write_bytes: usize,
 }
 
-/// What a lock costs: its slot, and its hash in `Held::locks`.
+/// Memory of a lock in bytes: its slot, and its hash in `Held::locks`.
 const LOCK_BYTES: usize = 64;
 
 impl Held {
-    /// What writes and locks take.
+    /// Returns the memory of writes and locks.
     fn bytes(&self) -> usize {
         self.write_bytes + self.locks.len() * LOCK_BYTES
     }
 
-    /// Charges what writes and locks take now. Most transactions are too small for that.
+    /// Charges the memory of writes and locks. Most transactions are too small to be charged.
     pub(super) fn charge(&mut self, cache: &Arc<Cache>) {
         let bytes = self.bytes();
         if self.charge.is_some() || bytes >= CHARGE_STEP {
@@ -144,7 +147,7 @@ struct Mark {
     locks: usize,
 }
 
-/// Names a savepoint of one transaction.
+/// Savepoint of one transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Savepoint(u64);
 
@@ -194,14 +197,15 @@ impl Transaction {
         Ok(())
     }
 
-    /// The time of this transaction's reads: fixed with its snapshot, or the present.
+    /// Returns the time of this transaction's reads: fixed with its snapshot, or the present.
     fn now_ms(&self, keyspace: &Keyspace) -> u64 {
         let fixed = self.state.time.as_ref().map(HeldTime::now_ms);
         fixed.unwrap_or_else(|| keyspace.now_ms())
     }
 
-    /// The value of `key` as this transaction sees it, own writes included. Takes no lock. Errors and cost as
-    /// [`Keyspace::get`]; `InvalidArgument` for a keyspace of another database.
+    /// Returns the value of `key` as this transaction sees it, own writes included. Takes no lock.
+    /// Errors and cost as for [`Keyspace::get`]; `InvalidArgument` for a keyspace of another
+    /// database.
     pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
         self.check(keyspace)?;
         if let Some(own) = self.own_write(keyspace, key)? {
@@ -216,8 +220,8 @@ impl Transaction {
         }
     }
 
-    /// The values of several keys as this transaction sees them, in the order of `keys`. Under read committed all of them
-    /// come from one commit, own writes aside.
+    /// Returns the values of several keys as this transaction sees them, in the order of `keys`.
+    /// Under read committed all values except own writes come from one commit.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keyspace: &Keyspace,
@@ -239,21 +243,23 @@ impl Transaction {
         Ok(values)
     }
 
-    /// Has the commit check that nobody changes this row until then.
+    /// Makes the commit check that no other commit changes this row.
     pub(super) fn note_read(&self, keyspace: &Keyspace, key: &[u8]) {
         if let Some(reads) = &self.state.reads {
             reads.lock().add_key(keyspace.tree(), key);
         }
     }
 
-    /// As [`Transaction::get`], with an exclusive lock on the row, also where it does not exist.
+    /// Reads a row like [`Transaction::get`], with an exclusive lock on it, even if it does not
+    /// exist.
     ///
     /// After the lock is granted the newest commit is read, at every isolation level.
     ///
     /// # Errors
     ///
-    /// `Deadlock` or `LockTimeout` from the lock; unless the level is read committed `Conflict` when the row changed
-    /// since the beginning. In an optimistic transaction neither: its commit is the `Conflict`.
+    /// `Deadlock` or `LockTimeout` from the lock. Unless the level is read committed, `Conflict` if
+    /// the row changed since the beginning. An optimistic transaction gets none of these here: its
+    /// commit is the `Conflict`.
     pub fn get_for_update(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
         self.lock(keyspace, key, LockMode::Exclusive)?;
         if let Some(own) = self.own_write(keyspace, key)? {
@@ -266,10 +272,12 @@ impl Transaction {
         }
     }
 
-    /// Locks a row without reading it, also where it does not exist. Errors as [`Transaction::get_for_update`].
+    /// Locks a row without reading it, even if it does not exist. Errors as for
+    /// [`Transaction::get_for_update`].
     pub fn lock(&self, keyspace: &Keyspace, key: &[u8], mode: LockMode) -> Result<()> {
         self.check(keyspace)?;
-        // Also where it is locked: a rollback to a savepoint gives the lock back, not what the caller has learnt.
+        // Noted for locked rows too: a rollback to a savepoint releases the lock, but the caller
+        // still knows the row's state.
         self.note_read(keyspace, key);
         match &self.state.read_for_update {
             Some(reads) => {
@@ -303,7 +311,8 @@ impl Transaction {
         };
         self.check_unchanged(keyspace, key, point.seqno())
             .inspect_err(|_| {
-                // Given back, so that a second try is checked again and not let through as the holder's.
+                // Released, so that a second try is checked again instead of passing as the
+                // holder's.
                 self.state.held.lock().locks.pop();
                 shared.row_locks.unlock(self.id, hash);
             })
@@ -318,7 +327,7 @@ impl Transaction {
         }
     }
 
-    /// Snapshot isolation's check: first committer wins.
+    /// Does the check of snapshot isolation: first committer wins.
     fn check_unchanged(&self, keyspace: &Keyspace, key: &[u8], snapshot: SeqNo) -> Result<()> {
         match keyspace.tree().load().written_after(key, snapshot)? {
             None => Ok(()),
@@ -349,15 +358,15 @@ impl Transaction {
         Ok(Some(found.map(FoundIn::pin)))
     }
 
-    /// A cursor over what this transaction sees: its snapshot (read committed: the newest commit now) and the own
-    /// writes made before the cursor was opened, no later ones.
+    /// Opens a cursor over the transaction's snapshot (read committed: the newest commit now) and
+    /// its own writes. It sees the own writes made before it was opened, no later ones.
     pub fn cursor(&self, keyspace: &Keyspace, options: CursorOptions) -> Result<Cursor> {
         self.check(keyspace)?;
         let point = match &self.state.point {
             Some(point) => point.clone(),
             None => self.shared().read_points.register(),
         };
-        // Without own writes there is nothing to merge; later ones stay unseen either way.
+        // Without own writes there is nothing to merge; later ones stay invisible either way.
         let own = {
             let writes = self.state.writes.lock();
             let (id, from) = (keyspace.id(), Bound::Unbounded);
@@ -380,8 +389,8 @@ impl Transaction {
         })
     }
 
-    /// Marks a point to which [`Transaction::rollback_to`] can return. Numbers rise within a transaction. In a forked
-    /// process it marks nothing.
+    /// Marks a point to which [`Transaction::rollback_to`] can return. Savepoints of one
+    /// transaction are ordered by creation. In a forked process it marks nothing.
     pub fn savepoint(&self) -> Savepoint {
         if !self.state.is_current() {
             return Savepoint(u64::MAX);
@@ -399,8 +408,9 @@ impl Transaction {
         public
     }
 
-    /// Takes back everything since the savepoint: writes, locks acquired since, later savepoints. The savepoint
-    /// itself stays. Fails with `InvalidArgument` for one that was released or rolled back; `Closed`.
+    /// Undoes everything since the savepoint: writes, locks acquired since, later savepoints. The
+    /// savepoint itself stays. Fails with `InvalidArgument` if the savepoint was released or rolled
+    /// back, and with `Closed`.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
         self.shared().check_open()?;
         let mut held = self.state.held.lock();
@@ -419,7 +429,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Forgets a savepoint and later ones; their changes stay.
+    /// Removes a savepoint and later ones; their changes stay.
     pub fn release(&self, savepoint: Savepoint) {
         if !self.state.is_current() {
             return;

@@ -1,8 +1,8 @@
-//! What a transaction writes.
+//! Writes of a transaction.
 //!
-//! Writes lock their rows at once and are kept in the transaction until commit. Blind writes stay blind: a write
-//! reads nothing, but for the conflict check of snapshot isolation, which asks only sources that hold anything
-//! newer than the snapshot.
+//! Writes lock their rows at once and are kept in the transaction until commit. Blind writes stay
+//! blind: a write reads nothing except for the conflict check of snapshot isolation. That check
+//! reads only memtables and tables with anything newer than the snapshot.
 
 use std::sync::Arc;
 
@@ -16,14 +16,16 @@ use crate::txn::lock_table::LockMode;
 use crate::txn::write_set::{WRITE_OVERHEAD, WriteSet};
 
 impl Transaction {
-    /// Writes `value` under `key`, whether or not the key exists. Locks the row. Errors as
-    /// [`Transaction::get_for_update`]; `TransactionTooLarge` above [`crate::Options::transaction_bytes`], and where open
-    /// transactions together take what they may.
+    /// Writes `value` under `key`, whether or not the key exists. Locks the row. Errors as for
+    /// [`Transaction::get_for_update`]. `TransactionTooLarge` above
+    /// [`crate::Options::transaction_bytes`], or if all open transactions together exceed their
+    /// memory limit.
     pub fn put(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(keyspace, ValueKind::Put, key, value, None)
     }
 
-    /// As [`Transaction::put`], gone from `until_ms` on: see [`Keyspace::put_until`].
+    /// Writes like [`Transaction::put`]; the row expires at `until_ms`: see
+    /// [`Keyspace::put_until`].
     pub fn put_until(
         &self,
         keyspace: &Keyspace,
@@ -34,25 +36,28 @@ impl Transaction {
         self.write(keyspace, ValueKind::Put, key, value, Some(until_ms))
     }
 
-    /// Writes a key that the caller knows to be absent: see [`Keyspace::insert`]. Locks the row. Errors as
-    /// [`Transaction::put`]; in debug builds `InvalidArgument` where the key exists.
+    /// Writes a key that the caller knows to be absent: see [`Keyspace::insert`]. Locks the row.
+    /// Errors as for [`Transaction::put`]; in debug builds `InvalidArgument` if the key exists.
     pub fn insert(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(keyspace, ValueKind::Insert, key, value, None)
     }
 
-    /// Removes `key`, whether or not it exists. Locks the row. Errors as [`Transaction::put`].
+    /// Removes `key`, whether or not it exists. Locks the row. Errors as for [`Transaction::put`].
     pub fn delete(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
         self.write(keyspace, ValueKind::Delete, key, &[], None)
     }
 
-    /// Removes every key from `start` (inclusive) to `end` (exclusive) when the transaction commits.
+    /// Removes every key from `start` (inclusive) to `end` (exclusive) when the transaction
+    /// commits.
     ///
-    /// It is a blind write: it takes no row locks and makes no conflict check for the rows that it removes, at any
-    /// isolation level. Rows that others commit before this transaction does are removed too.
+    /// It is a blind write: it takes no row locks and makes no conflict check for the rows that it
+    /// removes, at any isolation level. Rows that other transactions commit before this one commits
+    /// are removed too.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for an empty range; `TransactionTooLarge`, `ReadOnly`, `KeyspaceDropped`, `Closed`.
+    /// `InvalidArgument` for an empty range; `TransactionTooLarge`, `ReadOnly`, `KeyspaceDropped`,
+    /// `Closed`.
     pub fn delete_range(&self, keyspace: &Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
         check_range(start, end)?;
         self.shared().check_writable()?;
@@ -64,7 +69,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Removes every key that begins with `prefix` when the transaction commits: see [`Transaction::delete_range`].
+    /// Removes every key that begins with `prefix` when the transaction commits: see
+    /// [`Transaction::delete_range`].
     pub fn delete_prefix(&self, keyspace: &Keyspace, prefix: &[u8]) -> Result<()> {
         check_sizes(prefix, &[])?;
         self.shared().check_writable()?;
@@ -101,13 +107,14 @@ impl Transaction {
         Ok(())
     }
 
-    /// Refuses an insert of a key that exists for this transaction. What it has written itself it may insert again: that
-    /// is stored as a put.
+    /// Refuses an insert of a key that exists for this transaction. The transaction may insert a
+    /// key again that it has written itself: this is stored as a put.
     fn check_insert(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
         if self.own_write(keyspace, key)?.is_some() {
             return Ok(());
         }
-        // Without a lock the newest commit says nothing; what has changed since the beginning is a conflict later.
+        // Without a lock the newest commit proves nothing, so this checks at the snapshot; a later
+        // change is a conflict at the commit.
         let point = self
             .state
             .point
@@ -116,19 +123,19 @@ impl Transaction {
         keyspace.check_insert(key, point.map(ReadPoint::seqno))
     }
 
-    /// Writes without a row lock or conflict check: for changes that something else serialises already, for example
-    /// secondary index entries of a row that is locked, or replication. Never waits, and never meets `Conflict`, `Deadlock`
-    /// or `LockTimeout`; otherwise errors as [`Transaction::put`].
+    /// Writes without a row lock or conflict check. For changes that are serialized by other means,
+    /// for example secondary index entries of a locked row, or replication. Never waits, and never
+    /// returns `Conflict`, `Deadlock` or `LockTimeout`; other errors as for [`Transaction::put`].
     pub fn put_untracked(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.write_untracked(keyspace, ValueKind::Put, key, value)
     }
 
-    /// As [`Transaction::put_untracked`] for [`Transaction::insert`].
+    /// Does the same as [`Transaction::put_untracked`] for [`Transaction::insert`].
     pub fn insert_untracked(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.write_untracked(keyspace, ValueKind::Insert, key, value)
     }
 
-    /// As [`Transaction::put_untracked`] for [`Transaction::delete`].
+    /// Does the same as [`Transaction::put_untracked`] for [`Transaction::delete`].
     pub fn delete_untracked(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
         self.write_untracked(keyspace, ValueKind::Delete, key, &[])
     }
@@ -150,7 +157,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Refuses a write after which the transaction would take too much memory, or a record too large for the log.
+    /// Refuses a write that would make the transaction too large for its memory limit or for a log
+    /// record.
     fn check_room(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let writes = self.state.writes.lock().memory_bytes();
         let write = key.len() + value.len() + WRITE_OVERHEAD;
@@ -165,7 +173,7 @@ impl Transaction {
         });
     }
 
-    /// Changes the write set, with the keyspace as one of the transaction's.
+    /// Changes the write set and adds the keyspace to the transaction.
     fn enter(&self, keyspace: &Keyspace, change: impl FnOnce(&mut WriteSet)) {
         let mut held = self.state.held.lock();
         if !held.trees.iter().any(|tree| tree.id == keyspace.id()) {
@@ -178,8 +186,8 @@ impl Transaction {
         held.charge(&self.shared().cache);
     }
 
-    /// Gives the memory of the writes back, when they are in the payload of their commit. A cursor that is still open
-    /// keeps them.
+    /// Frees the memory of the writes after they were encoded for their commit. If a cursor is
+    /// still open, it keeps them.
     pub(super) fn forget_writes(&self) {
         if Arc::strong_count(&self.state.writes) == 1 {
             *self.state.writes.lock() = WriteSet::new();

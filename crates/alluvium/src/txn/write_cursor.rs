@@ -1,6 +1,6 @@
-//! A cursor over a transaction's own writes, as of when it was opened.
+//! Cursor over a transaction's own writes as of its opening.
 //!
-//! It copies the row it stands on, so that the transaction can write between two steps.
+//! It copies its current row, so that the transaction can write between two steps.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::base::{KeyspaceId, ValueKind};
 use crate::range_deletes::{Deleted, RangeHistory};
 use crate::txn::write_set::{View, WriteSet};
 
-/// See the module.
+/// Cursor over the own writes of one keyspace, as of its opening.
 pub struct WriteCursor {
     writes: Arc<Mutex<WriteSet>>,
     keyspace: KeyspaceId,
@@ -22,14 +22,14 @@ pub struct WriteCursor {
     value: Vec<u8>,
 }
 
-/// The range deletes of the transaction that the cursor sees.
+/// Range deletes of the transaction that the cursor sees.
 pub(crate) struct OwnRanges {
     ranges: RangeHistory,
     view: View,
 }
 
 impl OwnRanges {
-    /// One of them over `key`.
+    /// Returns a range delete that covers `key`, if there is one.
     pub fn find(&self, key: &[u8]) -> Option<Deleted<'_>> {
         self.ranges.find(key, self.view.stamp())
     }
@@ -50,7 +50,7 @@ impl WriteCursor {
         }
     }
 
-    /// The range deletes that it sees, if there are any.
+    /// Returns the range deletes that the cursor sees, if there are any.
     pub(crate) fn own_ranges(&self) -> Option<OwnRanges> {
         let writes = self.writes.lock();
         let ranges = writes.range_deletes(self.keyspace)?.clone();

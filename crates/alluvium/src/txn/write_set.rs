@@ -1,6 +1,8 @@
-//! The ordered set of a transaction's own writes, over all keyspaces, with savepoints; also a folded write batch.
+//! Ordered set of a transaction's own writes in all keyspaces, with savepoints; also a folded write
+//! batch.
 //!
-//! A commit has one seqno, so each key stands here once, with what all writes to it amount to:
+//! A commit has one sequence number, so the set has each key once, with the combined effect of all
+//! writes to it:
 //!
 //! | before        | insert | put | delete            |
 //! |---------------|--------|-----|-------------------|
@@ -8,17 +10,18 @@
 //! | insert        | put    | put | nothing to commit |
 //! | put or delete | put    | put | delete            |
 //!
-//! A put on top of anything is a covering put: if "delete, insert" of a key became an insert, a later delete would
-//! cancel it and bring the older row back. Where an insert and its delete cancel, the key stays in the set as a
-//! delete for the transaction's own reads; there is only nothing to commit.
+//! A put on top of anything is a covering put: if "delete, insert" of a key became an insert, a
+//! later delete would cancel it and the older row would reappear. If an insert and its delete
+//! cancel, the key stays in the set as a delete for the transaction's own reads; there is only
+//! nothing to commit.
 //!
-//! A range delete takes what the set holds in its range back to "nothing to commit" and stands beside the keys: it
-//! hides what was committed before, and writes that come after it are not its business.
+//! A range delete resets the keys in its range to "nothing to commit". It is stored separately from
+//! the keys: it hides rows committed before, and does not affect later writes.
 //!
-//! Overwritten versions, which savepoints and cursors may still need, are the business of `versions`.
+//! The module `versions` keeps overwritten versions for savepoints and cursors.
 //!
-//! Keys and values lie in one arena, and the order in an `Index` of entry numbers, so that a write allocates
-//! nothing of its own.
+//! Keys and values are in one arena, and the order in an `Index` of entry numbers, so a write makes
+//! no allocation of its own.
 
 mod index;
 mod own_ranges;
@@ -33,16 +36,16 @@ use index::{Index, Position, Probe};
 use own_ranges::OwnRanges;
 use versions::COMPACT_BYTES_MIN;
 
-/// What a key of the set costs besides its bytes and those of its value: entry and place in the order. More than a
-/// commit's payload needs for it.
+/// Memory of a key of the set besides the bytes of key and value: its entry and its place in the
+/// order. More than its overhead in a commit's payload.
 pub const WRITE_OVERHEAD: usize = size_of::<Entry>() + 24;
 
-/// The writes of one transaction or batch.
+/// Writes of one transaction or batch.
 #[derive(Debug)]
 pub struct WriteSet {
     /// Keys and values, in the order of their writes.
     arena: Vec<u8>,
-    /// One for each key, in the order of their first writes.
+    /// One entry per key, in the order of their first writes.
     entries: Vec<Entry>,
     index: Index,
     /// Overwritten versions, in the order in which they were overwritten.
@@ -50,34 +53,34 @@ pub struct WriteSet {
     ranges: OwnRanges,
     savepoints: Vec<Savepoint>,
     next_savepoint: u64,
-    /// The stamps of the open views.
+    /// Stamps of the open views.
     views: Vec<u64>,
-    /// The stamp of the latest write. Never goes back.
+    /// Stamp of the latest write. Never decreases.
     stamp: u64,
     len: usize,
     bytes: usize,
-    /// The footprint at which to look again whether space can be won back.
+    /// Footprint at which to check again if space can be reclaimed.
     compact_at: usize,
 }
 
-/// Names a savepoint of one [`WriteSet`].
+/// Savepoint of one [`WriteSet`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SavepointId(u64);
 
-/// A moment in the life of a [`WriteSet`]: what a cursor opened then sees of it.
+/// Point in the history of a [`WriteSet`]. A cursor opened then sees the set as of this point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct View(u64);
 
-/// A key of the set with its latest write, or its latest as of a [`View`].
+/// Key of the set with its latest write, or its latest as of a [`View`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteEntry<'a> {
-    /// The keyspace of the key.
+    /// Keyspace of the key.
     pub keyspace: KeyspaceId,
-    /// The key.
+    /// Key as written, without the keyspace.
     pub key: &'a [u8],
     /// [`ValueKind::Insert`], [`ValueKind::Put`] or [`ValueKind::Delete`].
     pub kind: ValueKind,
-    /// The value; empty for a delete.
+    /// Value; empty for a delete.
     pub value: &'a [u8],
 }
 
@@ -99,9 +102,10 @@ struct Span {
 struct Version {
     stamp: u64,
     value: Span,
-    /// `None` where there is nothing to commit: an insert was cancelled by its delete, or a range delete came after.
+    /// `None` if there is nothing to commit: an insert was canceled by its delete, or a range
+    /// delete came after.
     kind: Option<ValueKind>,
-    /// The version before this one, in the history.
+    /// Index of the previous version in the history.
     older: Option<u32>,
 }
 
@@ -122,17 +126,17 @@ struct Savepoint {
 }
 
 impl View {
-    /// Sees every write up to the moment it is used. Needs not be opened.
+    /// Sees every write up to the moment of its use. Need not be opened.
     pub const LATEST: View = View(u64::MAX);
 
-    /// The stamp of the newest write that it sees.
+    /// Returns the stamp of the newest write that the view sees.
     pub(super) fn stamp(self) -> u64 {
         self.0
     }
 }
 
 impl WriteSet {
-    /// An empty set. Allocates nothing.
+    /// Creates an empty set. Allocates nothing.
     pub fn new() -> WriteSet {
         WriteSet {
             arena: Vec::new(),
@@ -152,7 +156,8 @@ impl WriteSet {
 
     /// Adds a write, folded with earlier writes of the same key.
     ///
-    /// `kind` is insert, put or delete; a delete's value is ignored. The caller has checked the lengths.
+    /// `kind` is insert, put or delete; a delete's value is ignored. The caller has checked the
+    /// lengths.
     pub fn put(&mut self, keyspace: KeyspaceId, key: &[u8], kind: ValueKind, value: &[u8]) {
         debug_assert!(key.len() <= KEY_BYTES_MAX && value.len() <= VALUE_BYTES_MAX);
         assert!(
@@ -171,7 +176,8 @@ impl WriteSet {
         self.compact();
     }
 
-    /// Adds a range delete of the keys from `start` (inclusive) to `end` (exclusive). The caller has checked them.
+    /// Adds a range delete of the keys from `start` (inclusive) to `end` (exclusive). The caller
+    /// has checked them.
     pub fn delete_range(&mut self, keyspace: KeyspaceId, start: &[u8], end: &[u8]) {
         debug_assert!(start < end && end.len() <= KEY_BYTES_MAX);
         self.stamp += 1;
@@ -181,7 +187,7 @@ impl WriteSet {
             if written.keyspace != keyspace || self.bytes_of(written.key) >= end {
                 break;
             }
-            // Of what reads as deleted already there is nothing to take back.
+            // Entries that already read as deleted need no change.
             if written.head.kind.is_some() {
                 self.replace(entry, None, &[]);
             }
@@ -196,8 +202,8 @@ impl WriteSet {
         match prefix_end(prefix) {
             Some(end) => self.delete_range(keyspace, prefix, &end),
             None => {
-                // No key lies behind the prefix: the range reaches to the largest key that can be, and that is one
-                // delete more.
+                // No key sorts after the keys with this prefix: the range reaches to the largest
+                // possible key, and that key needs a delete of its own.
                 let largest = vec![0xFF; KEY_BYTES_MAX];
                 if prefix < &largest[..] {
                     self.delete_range(keyspace, prefix, &largest);
@@ -207,12 +213,14 @@ impl WriteSet {
         }
     }
 
-    /// The range deletes of a keyspace by their stamps, if there are any. They are newer than every commit.
+    /// Returns the range deletes of a keyspace by their stamps, if there are any. They are newer
+    /// than every commit.
     pub fn range_deletes(&self, keyspace: KeyspaceId) -> Option<&RangeHistory> {
         self.ranges.of(keyspace)
     }
 
-    /// The ranges that a commit would delete, by keyspace, then key. Those of a keyspace neither overlap nor touch.
+    /// Returns the ranges that a commit would delete, by keyspace, then key. Those of a keyspace
+    /// neither overlap nor touch.
     pub fn deleted_ranges(&self) -> impl Iterator<Item = (KeyspaceId, KeyRange<'_>)> {
         self.ranges.iter().flat_map(|(keyspace, history)| {
             let mut ranges = Vec::new();
@@ -229,7 +237,8 @@ impl WriteSet {
         ranges.is_some_and(|ranges| ranges.find(key, View::LATEST.0).is_some())
     }
 
-    /// The latest write of a key. The key of a cancelled pair, and one in a deleted range, reads as deleted.
+    /// Returns the latest write of a key. A key reads as deleted if it is in a deleted range or if
+    /// its insert and delete canceled.
     pub fn get(&self, keyspace: KeyspaceId, key: &[u8]) -> Option<(ValueKind, &[u8])> {
         let Ok(position) = self.find(keyspace, key) else {
             let hidden = self.deletes(keyspace, key);
@@ -239,18 +248,19 @@ impl WriteSet {
         Some((head.read_kind(), self.bytes_of(head.value)))
     }
 
-    /// How many keys a commit would write, range deletes aside.
+    /// Returns the number of keys that a commit would write, without range deletes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The bytes of the keys and values that a commit would write, range deletes included.
+    /// Returns the bytes of the keys and values that a commit would write, range deletes included.
     pub fn bytes(&self) -> usize {
         self.bytes + self.ranges.key_bytes()
     }
 
-    /// The memory of what a commit would write, and of what savepoints and views keep besides. Space that will be won
-    /// back is not counted. Asked for every write, so it walks nothing.
+    /// Returns the memory of the writes to commit and of the versions kept for savepoints and
+    /// views. Space that will be reclaimed is not counted. Called for every write, so it takes
+    /// constant time.
     pub fn memory_bytes(&self) -> usize {
         let needed = !self.savepoints.is_empty() || !self.views.is_empty();
         let bytes = if needed { self.arena.len() } else { self.bytes };
@@ -259,7 +269,7 @@ impl WriteSet {
         bytes + places + history + self.ranges.memory_bytes()
     }
 
-    /// The memory that it takes now, unused capacity included.
+    /// Returns the memory allocated now, unused capacity included.
     pub fn allocated_bytes(&self) -> usize {
         self.arena.capacity()
             + self.entries.capacity() * size_of::<Entry>()
@@ -268,7 +278,7 @@ impl WriteSet {
             + self.ranges.memory_bytes()
     }
 
-    /// Takes everything out, and keeps the memory. Savepoints and views of before are gone.
+    /// Removes all writes and keeps the memory. Earlier savepoints and views are no longer valid.
     pub fn clear(&mut self) {
         let old = std::mem::take(self);
         *self = WriteSet {
@@ -281,12 +291,12 @@ impl WriteSet {
         };
     }
 
-    /// Whether a commit would write nothing.
+    /// Returns true if a commit would write nothing.
     pub fn is_empty(&self) -> bool {
         self.len == 0 && self.ranges.is_empty()
     }
 
-    /// The keys that a commit would write, ordered by keyspace, then key; each key once.
+    /// Returns the keys that a commit would write, ordered by keyspace, then key; each key once.
     pub fn iter(&self) -> impl Iterator<Item = WriteEntry<'_>> {
         let in_order = self.index.iter();
         in_order.filter_map(|entry| {
@@ -295,7 +305,7 @@ impl WriteSet {
         })
     }
 
-    /// The first key within the bound, as of the view.
+    /// Returns the first key within the bound, as of the view.
     pub fn next(
         &self,
         keyspace: KeyspaceId,
@@ -310,7 +320,7 @@ impl WriteSet {
                 Err(position) => position,
             },
         };
-        // Ends at the end of the keyspace; passes over keys that the view does not see.
+        // Terminates at the end of the keyspace; skips keys that the view does not see.
         loop {
             let entry = self.index.get(position)?;
             if self.entries[entry as usize].keyspace != keyspace {
@@ -323,7 +333,7 @@ impl WriteSet {
         }
     }
 
-    /// The last key within the bound, as of the view.
+    /// Returns the last key within the bound, as of the view.
     pub fn prev(
         &self,
         keyspace: KeyspaceId,
@@ -455,7 +465,7 @@ impl Default for WriteSet {
 }
 
 impl Version {
-    /// What the transaction's own reads find.
+    /// Returns the kind that the transaction's own reads find.
     fn read_kind(&self) -> ValueKind {
         self.kind.unwrap_or(ValueKind::Delete)
     }
@@ -472,7 +482,7 @@ impl Span {
     }
 }
 
-/// What a write makes of the one before it, by the table at the top.
+/// Combines a write with the one before it, by the table at the top.
 fn fold(before: Option<ValueKind>, write: ValueKind) -> Option<ValueKind> {
     match (before, write) {
         (None, write) => Some(write),

@@ -1,19 +1,22 @@
-//! Finds the cycle that a new wait would close, before its thread sleeps.
+//! Deadlock detector: finds the cycle that a new wait would close, before its thread sleeps.
 //!
-//! The detector knows every wait that has been checked. A thread whose request is already in its queue takes the
-//! detector's mutex, looks whether its wait leads back to itself, and either adds the wait or withdraws the request;
-//! it takes the wait out again before it runs on. The walk takes one shard after another, never two at a time, and
-//! no thread that holds a shard takes the detector, so the walk waits for nobody who could wait for it.
+//! The detector contains every wait that has been checked. After a thread has queued its request,
+//! it takes the detector's mutex and checks if its wait leads back to itself. It then adds the wait
+//! or withdraws the request, and it removes the wait before it continues. The walk takes one shard
+//! after another, never two at a time. No thread holding a shard takes the detector, so the walk
+//! never waits for a thread that could wait for it.
 //!
-//! *No deadlock is missed.* Of the waits in a cycle one comes to the detector last. All of them are queued by then,
-//! nothing in a real deadlock goes away by itself, so that walk sees the whole cycle.
+//! *No deadlock is missed.* Of the waits in a cycle one enters the detector last. By then all of
+//! them are queued. Nothing in a real deadlock goes away by itself, so that walk sees the whole
+//! cycle.
 //!
-//! *One victim.* Among the waits that the detector knows there is no cycle, so a cycle found goes through the
-//! requester, and its withdrawal ends it.
+//! *One victim.* The waits in the detector have no cycle, so a cycle found goes through the
+//! requester, and its withdrawal breaks the cycle.
 //!
-//! *No phantom.* While the walk holds the mutex, no known waiter runs on, so none gives back a lock: holders read
-//! early in the walk are still holders at its end. A wait may end by a timeout or a cancellation during the walk,
-//! which can make a victim of a request that would have been served at that moment.
+//! *No phantom.* While the walk holds the mutex, no waiter in the detector continues, so none
+//! releases a lock: holders read early in the walk are still holders at its end. A wait may end by
+//! a timeout or a cancellation during the walk. A request about to be granted can then become a
+//! victim.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -23,7 +26,7 @@ use super::wait::Waiter;
 use super::{Identity, LockTable, TxnId};
 use crate::sync::Mutex;
 
-/// The waits that go on, by owner.
+/// Waits under way, by owner.
 #[derive(Default)]
 pub(super) struct Detector {
     waits: Mutex<Waits>,
@@ -32,16 +35,16 @@ pub(super) struct Detector {
 type ById<T> = HashMap<u64, T, BuildHasherDefault<Identity>>;
 type Waits = ById<Arc<Waiter>>;
 
-/// What becomes of a new wait.
+/// Result of the check of a new wait.
 pub(super) enum Verdict {
-    /// It may sleep; or it was granted meanwhile, which it will see for itself.
+    /// The request may sleep. If it was granted during the check, it sees the grant itself.
     Wait,
-    /// It would close this cycle. The request is out of its queue.
+    /// The request would close this cycle and is removed from its queue.
     Victim(Vec<TxnId>),
 }
 
 impl Detector {
-    /// Checks a queued request, and adds it to the known waits unless it closes a cycle.
+    /// Checks a queued request, and adds its wait unless it closes a cycle.
     pub(super) fn enter(&self, table: &LockTable, waiter: &Arc<Waiter>) -> Verdict {
         let mut waits = self.waits.lock();
         if let Some(cycle) = find_cycle(table, &waits, waiter) {
@@ -54,7 +57,7 @@ impl Detector {
         Verdict::Wait
     }
 
-    /// Forgets a wait that is over.
+    /// Removes a wait that is over.
     pub(super) fn leave(&self, waiter: &Arc<Waiter>) {
         let mut waits = self.waits.lock();
         let owner = waiter.request.owner.0;
@@ -63,17 +66,19 @@ impl Detector {
         }
     }
 
-    /// How many waits go on.
+    /// Returns the number of waits under way.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.waits.lock().len()
     }
 }
 
-/// Walks from a request to those it waits for, breadth first: the cycle it finds is a shortest one.
+/// Walks from a request to the transactions it waits for, breadth first, so the cycle it finds is a
+/// shortest one.
 ///
-/// A waiter leads on to the holders of its lock. It may also wait for requests queued before it, but they wait for
-/// the same holders, so a way through them is a detour. Each transaction is visited once.
+/// A waiter leads on to the holders of its lock. It may also wait for requests queued before it,
+/// but they wait for the same holders, so a path through them is only longer. Each transaction is
+/// visited once.
 fn find_cycle(table: &LockTable, waits: &Waits, start: &Arc<Waiter>) -> Option<Vec<TxnId>> {
     let requester = start.request.owner;
     let mut reached_from: ById<TxnId> = ById::default();
@@ -96,7 +101,7 @@ fn find_cycle(table: &LockTable, waits: &Waits, start: &Arc<Waiter>) -> Option<V
     None
 }
 
-/// Reads from one shard which holders a waiter waits for: none, if it waits no more.
+/// Reads from one shard the holders that a waiter waits for: none if it no longer waits.
 fn blockers(table: &LockTable, waiter: &Arc<Waiter>) -> Vec<TxnId> {
     let shard = table.shard(waiter.hash).lock();
     match shard.get(&waiter.hash.0) {
@@ -107,7 +112,7 @@ fn blockers(table: &LockTable, waiter: &Arc<Waiter>) -> Vec<TxnId> {
     }
 }
 
-/// The owners from the requester to the one that waits for it.
+/// Returns the owners from the requester to the last owner, which waits for the requester.
 fn path(reached_from: &ById<TxnId>, requester: TxnId, last: TxnId) -> Vec<TxnId> {
     let mut cycle = vec![last];
     let mut at = last;

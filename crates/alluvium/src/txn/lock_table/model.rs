@@ -1,6 +1,6 @@
-//! loom models of the lock table: hand-over, and a cancellation that races with a grant.
+//! Loom models of the lock table: hand-over, and a cancellation that races with a grant.
 //!
-//! loom knows no timeouts; a timeout leaves the queue by the same door as a cancellation.
+//! Loom has no timeouts; a timed-out request leaves the queue by the same code as a canceled one.
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p alluvium --lib --release model`.
 
 use std::time::Duration;

@@ -1,7 +1,9 @@
-//! One lock: its holders, its queue, and who gets it next. Pure state, changed under the shard's mutex.
+//! One lock: its holders, its queue, and the order of grants. Pure state, changed under the shard's
+//! mutex.
 //!
-//! Invariants: holders are either one exclusive or any number of shared; a queue is empty unless somebody holds
-//! the lock, and its front cannot be granted as things are; upgrades stand before all other requests.
+//! Invariants: holders are one exclusive or any number of shared. A queue is empty unless the lock
+//! has a holder, and its front cannot be granted at present. Upgrades come before all other
+//! requests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,10 +11,10 @@ use std::sync::Arc;
 use super::wait::Waiter;
 use super::{Granted, LockMode, TxnId};
 
-/// A lock that somebody holds.
+/// Lock with at least one holder.
 ///
-/// The first holder stands in the slot itself and the rest behind a pointer: most locks have one holder and no
-/// queue, and cost no allocation.
+/// The first holder is stored in the slot itself and the others in a box: most locks have one
+/// holder and no queue, and need no allocation.
 pub(super) struct Slot {
     first: Holder,
     crowd: Option<Box<Crowd>>,
@@ -21,19 +23,19 @@ pub(super) struct Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Holder {
     owner: TxnId,
-    /// Acquisitions not given back. 0 only in the first holder of a slot on its way out.
+    /// Acquisitions not released. 0 only in the first holder of a slot that is being removed.
     count: u32,
     mode: LockMode,
 }
 
 #[derive(Default)]
 struct Crowd {
-    /// Holders beside the first; all are shared.
+    /// Holders other than the first; all are shared.
     others: Vec<Holder>,
     queue: VecDeque<Arc<Waiter>>,
 }
 
-/// A request that has to wait, and what it will have been if it is granted.
+/// Request that has to wait, and its grant if it succeeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) owner: TxnId,
@@ -42,7 +44,7 @@ pub(super) struct Request {
 }
 
 impl Slot {
-    /// A lock acquired once.
+    /// Creates a lock acquired once.
     pub(super) fn new(owner: TxnId, mode: LockMode) -> Slot {
         Slot {
             first: Holder {
@@ -54,7 +56,7 @@ impl Slot {
         }
     }
 
-    /// Grants the lock at once, or says what to queue.
+    /// Grants the lock at once, or returns the request to queue.
     pub(super) fn request(&mut self, owner: TxnId, mode: LockMode) -> Result<Granted, Request> {
         let sole = self.holder_count() == 1;
         if let Some(holder) = self.holder_mut(owner) {
@@ -82,7 +84,7 @@ impl Slot {
         Err(request)
     }
 
-    /// Adds a request to the queue: an upgrade behind the other upgrades, any other at the end.
+    /// Adds a request to the queue: an upgrade after the other upgrades, any other at the end.
     pub(super) fn enqueue(&mut self, waiter: Arc<Waiter>) {
         let queue = &mut self.crowd_mut().queue;
         if waiter.request.grant == Granted::Upgraded {
@@ -93,7 +95,7 @@ impl Slot {
         }
     }
 
-    /// Takes a request out of the queue; false if it is not there, which means that it was granted.
+    /// Removes a request from the queue. Returns false if it is not there, because it was granted.
     pub(super) fn withdraw(&mut self, waiter: &Arc<Waiter>) -> bool {
         let Some(crowd) = &mut self.crowd else {
             return false;
@@ -105,7 +107,7 @@ impl Slot {
         place.is_some()
     }
 
-    /// Gives back one acquisition.
+    /// Releases one acquisition.
     pub(super) fn release_one(&mut self, owner: TxnId) {
         let holder = self.holder_mut(owner);
         debug_assert!(holder.is_some(), "{owner:?} gives back a lock it never had");
@@ -117,16 +119,16 @@ impl Slot {
         }
     }
 
-    /// Gives back all acquisitions of an owner, if there are any.
+    /// Releases all acquisitions of an owner, if there are any.
     pub(super) fn release_all(&mut self, owner: TxnId) {
         if self.holder_mut(owner).is_some() {
             self.remove_holder(owner);
         }
     }
 
-    /// Makes holders of the requests at the front of the queue that can be granted, and marks their waiters.
+    /// Grants the requests at the front of the queue that can be granted, and marks their waiters.
     ///
-    /// The waiters returned are to be woken after the shard's mutex is given back.
+    /// The caller wakes the returned waiters after it has released the shard's mutex.
     pub(super) fn promote(&mut self) -> Vec<Arc<Waiter>> {
         let mut granted = Vec::new();
         while let Some(waiter) = self.queue().front() {
@@ -150,30 +152,30 @@ impl Slot {
         granted
     }
 
-    /// Whether nobody holds the lock, so that the slot can go.
+    /// Returns true if the lock has no holder, so that the slot can be removed.
     pub(super) fn is_unused(&self) -> bool {
         self.first.count == 0
     }
 
-    /// All holders.
+    /// Returns all holders.
     pub(super) fn holders(&self) -> Vec<TxnId> {
         self.each_holder().map(|holder| holder.owner).collect()
     }
 
-    /// The holders without one owner, who may be upgrading.
+    /// Returns the holders except one owner, which may be upgrading.
     pub(super) fn holders_but(&self, owner: TxnId) -> Vec<TxnId> {
         let mut holders = self.holders();
         holders.retain(|&holder| holder != owner);
         holders
     }
 
-    /// The requests that wait, in the order in which they will be granted.
+    /// Returns the waiting requests in the order of their grants.
     pub(super) fn queue(&self) -> &VecDeque<Arc<Waiter>> {
         static EMPTY: VecDeque<Arc<Waiter>> = VecDeque::new();
         self.crowd.as_ref().map_or(&EMPTY, |crowd| &crowd.queue)
     }
 
-    /// Whether the holders leave room for a request. Its own owner is never in its way.
+    /// Returns true if the holders permit a request. Its own owner never blocks it.
     fn can_grant(&self, request: &Request) -> bool {
         self.each_holder()
             .all(|holder| holder.owner == request.owner || compatible(holder.mode, request.mode))
@@ -210,7 +212,7 @@ impl Slot {
         }
     }
 
-    /// Takes an owner out; the first place is filled again while there is anybody to fill it.
+    /// Removes an owner; another holder, if there is one, moves to `first`.
     fn remove_holder(&mut self, owner: TxnId) {
         let others = self.crowd.as_mut().map(|crowd| &mut crowd.others);
         if self.first.owner == owner {
@@ -228,7 +230,7 @@ impl Slot {
     }
 }
 
-/// Whether two owners can have these modes at one time.
+/// Returns true if two owners can have these modes at one time.
 fn compatible(a: LockMode, b: LockMode) -> bool {
     a == LockMode::Shared && b == LockMode::Shared
 }

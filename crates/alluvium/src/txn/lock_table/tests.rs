@@ -1,5 +1,6 @@
-//! Row locks with real threads. A test learns that a request has its place in the queue from `on_wait`, never from
-//! the clock; a wait that the test does not end itself has a timeout far longer than the test.
+//! Row locks with real threads. A test waits for `on_wait` to be sure that a request is queued, and
+//! never uses the clock. A wait that the test does not end itself has a timeout far longer than the
+//! test.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Barrier, mpsc};
@@ -27,7 +28,7 @@ fn now(table: &LockTable, owner: TxnId, hash: LockHash, mode: LockMode) -> Outco
     table.lock(owner, hash, mode, &LockWait::none())
 }
 
-/// A request on its own thread, which is in the queue when this returns.
+/// Request on its own thread, which is in the queue when the constructor returns.
 struct Waiting {
     cancel: LockCancel,
     thread: JoinHandle<Outcome>,
@@ -65,7 +66,7 @@ impl Waiting {
     }
 }
 
-/// Nothing is left of anything.
+/// Asserts that the table holds no lock and the detector no wait.
 fn check_empty(table: &LockTable) {
     assert_eq!(table.locks_held(), 0);
     assert_eq!(table.detector.len(), 0);
@@ -359,7 +360,8 @@ fn two_upgrades_of_one_lock_have_one_victim() {
 
 #[test]
 fn a_cycle_through_a_queue_is_found() {
-    // T1 shares A; T2 waits for A exclusively; T3 waits behind T2 and holds what T1 asks for.
+    // T1 shares A; T2 waits for A exclusively; T3 is queued after T2 and holds the lock that T1
+    // requests.
     let table = table();
     assert_eq!(now(&table, T1, A, Shared), Ok(Granted::New));
     assert_eq!(now(&table, T3, B, Exclusive), Ok(Granted::New));
@@ -410,7 +412,7 @@ fn hashes_differ_by_keyspace_key_and_seed() {
     assert_eq!(all.len(), 8);
 }
 
-/// A small generator of random numbers; the seed alone repeats the requests of a thread.
+/// Small random number generator; the seed alone reproduces the requests of a thread.
 struct Random(u64);
 
 impl Random {
@@ -422,7 +424,7 @@ impl Random {
 
 const ROWS: usize = 6;
 
-/// What the locks protect: a counter changed in two steps, and who is inside.
+/// Row protected by a lock: a counter changed in two steps, and the owners inside.
 #[derive(Default)]
 struct Row {
     value: AtomicU64,
@@ -430,7 +432,7 @@ struct Row {
     shared: AtomicUsize,
 }
 
-/// Asks for one row, uses it under the lock as the mode allows, and says whether it was granted.
+/// Locks one row, uses it as the mode allows, and returns the outcome of the request.
 fn use_row(table: &LockTable, owner: TxnId, row: usize, rows: &[Row], mode: LockMode) -> Outcome {
     let wait = LockWait::timeout(LONG);
     let outcome = table.lock(owner, LockHash((row as u64) << 32), mode, &wait);
@@ -438,7 +440,7 @@ fn use_row(table: &LockTable, owner: TxnId, row: usize, rows: &[Row], mode: Lock
     if outcome.is_ok() && mode == Exclusive {
         assert_eq!(row.exclusive.fetch_add(1, Ordering::SeqCst), 0);
         assert_eq!(row.shared.load(Ordering::SeqCst), 0);
-        // Two steps: an exclusion that leaks loses one of the increments.
+        // Two steps, so that broken exclusion loses one of the increments.
         let value = row.value.load(Ordering::Relaxed);
         thread::yield_now();
         row.value.store(value + 1, Ordering::Relaxed);
@@ -451,7 +453,8 @@ fn use_row(table: &LockTable, owner: TxnId, row: usize, rows: &[Row], mode: Lock
     outcome
 }
 
-/// One client: transactions of a few rows, some rolled back to a savepoint. Returns increments and deadlocks.
+/// Runs one client: transactions of a few rows, some rolled back to a savepoint. Returns increments
+/// and deadlocks.
 fn client(table: &LockTable, rows: &[Row], client: u64, seed: u64) -> (Vec<u64>, u64) {
     let mut random = Random(seed << 8 | client);
     let (mut increments, mut deadlocks) = (vec![0; ROWS], 0);

@@ -1,7 +1,9 @@
-//! How a request waits: its record, the limits on the wait, and the token that ends it early.
+//! Waits of lock requests: the waiter's record, the limits on the wait, and the token that ends it
+//! early.
 //!
-//! The record's state is the only thing that a sleeper looks at. Grant, cancellation and close write it under its mutex
-//! before they notify, and the sleeper reads it under the same mutex before it sleeps: no wake-up is lost.
+//! A sleeper looks only at its record's state. Grant, cancellation and close write it under its
+//! mutex before they notify, and the sleeper reads it under the same mutex before it sleeps: no
+//! wake-up is lost.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,36 +17,36 @@ use super::slot::Request;
 use super::{Granted, LockHash, TxnId};
 use crate::sync::{Condvar, Mutex};
 
-/// How long a request may wait, and what happens meanwhile.
+/// Limits and callback of a lock wait.
 #[derive(Clone)]
 pub struct LockWait {
-    /// Zero means not to wait at all.
+    /// Maximum wait; zero means not to wait at all.
     pub timeout: Duration,
-    /// Ends the wait early.
+    /// Token that ends the wait early.
     pub cancel: Option<LockCancel>,
-    /// Called once, with the holders at that moment, when the request has its place in the queue and is about to
-    /// sleep. No lock of the table is held. It must neither panic nor ask for row locks of the same owner.
+    /// Called once, with the holders at that moment, when the request is queued and about to sleep.
+    /// No lock of the table is held. It must neither panic nor request row locks of the same owner.
     pub on_wait: Option<Arc<OnWait>>,
 }
 
-/// What a wait calls before it sleeps, with the holders of the lock.
+/// Callback before a wait sleeps; its argument is the holders of the lock.
 pub type OnWait = dyn Fn(&[TxnId]) + Send + Sync;
 
-/// Ends the waits of a transaction from another thread. Clones are the same token.
+/// Token that ends the lock waits of a transaction from another thread. Clones are the same token.
 ///
-/// Once cancelled it stays so: every later wait with it fails at once, while a request that needs no wait is still
-/// granted. Give the next statement a new token.
+/// Cancellation is permanent: every later wait with this token fails at once, while a request that
+/// needs no wait is still granted. Use a new token for the next statement.
 #[derive(Clone)]
 pub struct LockCancel(Arc<Owned<Mutex<CancelState>>>);
 
 #[derive(Default)]
 struct CancelState {
     cancelled: bool,
-    /// The waits to wake; at most one for each thread of the token's owner.
+    /// Waits to wake; at most one for each thread of the token's owner.
     waiters: Vec<Arc<Waiter>>,
 }
 
-/// A request in a queue.
+/// Request in a queue.
 pub(super) struct Waiter {
     pub(super) hash: LockHash,
     pub(super) request: Request,
@@ -59,7 +61,7 @@ struct State {
     closed: bool,
 }
 
-/// What ended a sleep.
+/// Reason why a sleep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Woken {
     Granted,
@@ -100,13 +102,13 @@ impl Default for LockCancel {
 }
 
 impl LockCancel {
-    /// A token that is not cancelled.
+    /// Creates a token that is not canceled.
     pub fn new() -> LockCancel {
         LockCancel(Arc::new(Owned::new(Mutex::default())))
     }
 
-    /// Ends the waits with this token, now and later. A wait that was just granted its lock keeps it. In a forked
-    /// process there is no such wait, and nothing happens.
+    /// Ends the waits with this token, now and later. A wait that was just granted its lock keeps
+    /// it. A forked process has no such wait, and the call does nothing.
     pub fn cancel(&self) {
         if !self.0.is_current() {
             return;
@@ -118,12 +120,12 @@ impl LockCancel {
         }
     }
 
-    /// Whether [`cancel`](Self::cancel) was called.
+    /// Returns true if [`cancel`](Self::cancel) was called.
     pub fn is_cancelled(&self) -> bool {
         self.0.is_current() && self.0.lock().cancelled
     }
 
-    /// Makes a wait known, so that a cancellation from now on reaches it; one that came before reaches it here.
+    /// Registers a wait, so that a later cancellation reaches it; an earlier one reaches it here.
     pub(super) fn attach(&self, waiter: &Arc<Waiter>) {
         let mut state = self.0.lock();
         if state.cancelled {
@@ -165,7 +167,8 @@ impl Waiter {
         self.state.lock().granted = true;
     }
 
-    /// Wakes the sleeper after a [`grant`](Self::grant). A sleeper that has seen the grant already is gone.
+    /// Wakes the sleeper after a [`grant`](Self::grant). A sleeper that has already seen the grant
+    /// has returned.
     pub(super) fn wake(&self) {
         self.changed.notify_one();
     }
@@ -181,9 +184,10 @@ impl Waiter {
         self.changed.notify_one();
     }
 
-    /// Sleeps until granted, cancelled, closed or late. A grant counts before everything else.
+    /// Sleeps until granted, canceled, closed or past the deadline. A grant takes precedence over
+    /// everything else.
     ///
-    /// Without a deadline there is none. The loop turns once for each notification, of which there are three.
+    /// `None` means no deadline. The loop runs once per notification: grant, cancellation, close.
     pub(super) fn sleep(&self, deadline: Option<Instant>) -> Woken {
         let mut state = self.state.lock();
         loop {

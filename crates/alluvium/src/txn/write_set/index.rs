@@ -1,37 +1,38 @@
-//! The order of a write set: entry numbers sorted by keyspace and key.
+//! Order of a write set: entry numbers sorted by keyspace and key.
 //!
-//! A sorted vector cut into chunks, in effect a B-tree of two levels. A small set is one sorted vector; in a large
-//! one an insertion moves at most one chunk. Against a `BTreeMap` that owns its keys it needs no allocation for each
-//! key. The first bytes of each key stand beside its number, so most comparisons do not go to the arena.
+//! A sorted vector cut into chunks, in effect a B-tree of two levels. A small set is one sorted
+//! vector; in a large one an insertion moves at most one chunk. Unlike a `BTreeMap` that owns its
+//! keys, it needs no allocation for each key. The first bytes of each key are stored next to its
+//! number, so most comparisons do not read the arena.
 
 use std::cmp::Ordering;
 
 use crate::base::KeyspaceId;
 
-/// Places in a chunk before it is cut: 4 KiB.
+/// Number of places in a full chunk: 4 KiB.
 const CHUNK_MAX: usize = 256;
 
 /// Entry numbers in key order. No chunk is empty.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     chunks: Vec<Vec<Place>>,
-    /// Emptied chunks, for their memory.
+    /// Emptied chunks, kept for their memory.
     spare: Vec<Vec<Place>>,
 }
 
-/// The place of an entry in an [`Index`] until its next change, or the end.
+/// Position of an entry in an [`Index`], or its end. Valid until the next change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
     chunk: usize,
     at: usize,
 }
 
-/// The part of a key that is compared first.
+/// Part of a key that is compared first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Probe {
     keyspace: KeyspaceId,
-    /// The first eight bytes, big-endian, filled up with zeros: two keys are ordered as their heads, unless those
-    /// are equal.
+    /// First eight bytes, big-endian, padded with zeros. Two keys have the same order as their
+    /// heads, unless the heads are equal.
     head: u64,
 }
 
@@ -54,12 +55,12 @@ impl Probe {
 }
 
 impl Index {
-    /// The memory of the chunks, taken to be full.
+    /// Returns the memory of the chunks, assuming that all are full.
     pub(super) fn allocated_bytes(&self) -> usize {
         (self.chunks.len() + self.spare.len()) * CHUNK_MAX * size_of::<Place>()
     }
 
-    /// An empty index with the memory of this one.
+    /// Clears the index and keeps its memory.
     pub(super) fn cleared(mut self) -> Index {
         let chunks = self.chunks.drain(..).map(|mut chunk| {
             chunk.clear();
@@ -69,7 +70,7 @@ impl Index {
         self
     }
 
-    /// Where a key is, or where it would be inserted.
+    /// Returns the position of a key, or the position to insert it at.
     pub(super) fn find<'a>(
         &self,
         probe: Probe,
@@ -86,7 +87,8 @@ impl Index {
         let above = self
             .chunks
             .partition_point(|chunk| compare(&chunk[0]) != Ordering::Greater);
-        // The key belongs behind a chunk's first key; the lowest of all belongs into the first chunk.
+        // The key belongs after a chunk's first key; the lowest key of all belongs to the first
+        // chunk.
         let chunk = above.saturating_sub(1);
         let Some(places) = self.chunks.get(chunk) else {
             return Err(Position { chunk, at: 0 });
@@ -97,7 +99,8 @@ impl Index {
         }
     }
 
-    /// The place behind the last key, if the key that is compared with belongs there: bulk loads write in key order.
+    /// Returns the position after the last key if the compared key belongs there: bulk loads write
+    /// in key order.
     fn behind_all(&self, compare: impl Fn(&Place) -> Ordering) -> Option<Position> {
         let last = self.chunks.last()?;
         let behind = compare(last.last()?) == Ordering::Less;
@@ -107,14 +110,14 @@ impl Index {
         })
     }
 
-    /// Inserts an entry where [`find`](Self::find) said.
+    /// Inserts an entry at the position returned by [`find`](Self::find).
     pub(super) fn insert(&mut self, position: Position, probe: Probe, entry: u32) {
         let Position { mut chunk, mut at } = position;
         if self.chunks.is_empty() {
             self.chunks.push(self.spare.pop().unwrap_or_default());
         }
         if self.chunks[chunk].len() == CHUNK_MAX {
-            // Keys that come in order leave full chunks behind.
+            // Keys that arrive in order leave full chunks.
             let in_order = at == CHUNK_MAX && chunk + 1 == self.chunks.len();
             let cut = if in_order { CHUNK_MAX } else { CHUNK_MAX / 2 };
             let mut upper = self.spare.pop().unwrap_or_default();
@@ -129,7 +132,7 @@ impl Index {
         self.chunks[chunk].insert(at, Place { probe, entry });
     }
 
-    /// Takes out the entry at a position.
+    /// Removes the entry at a position.
     pub(super) fn remove(&mut self, position: Position) {
         self.chunks[position.chunk].remove(position.at);
         if self.chunks[position.chunk].is_empty() {
@@ -137,12 +140,13 @@ impl Index {
         }
     }
 
-    /// The entry at a position that [`find`](Self::find) found.
+    /// Returns the entry at a position found by [`find`](Self::find).
     pub(super) fn entry(&self, position: Position) -> u32 {
         self.chunks[position.chunk][position.at].entry
     }
 
-    /// The entry at a position, or at the start of the next chunk if the position is behind its chunk's last place.
+    /// Returns the entry at a position, or the first of the next chunk if the position is after its
+    /// chunk's last place.
     pub(super) fn get(&self, position: Position) -> Option<u32> {
         let chunk = self.chunks.get(position.chunk)?;
         let next_chunk = || self.chunks.get(position.chunk + 1)?.first();
@@ -150,7 +154,7 @@ impl Index {
         Some(place.entry)
     }
 
-    /// The position behind the entry that [`get`](Self::get) shows.
+    /// Returns the position after the entry that [`get`](Self::get) returns.
     pub(super) fn after(&self, position: Position) -> Position {
         let Position { chunk, at } = position;
         match self.chunks.get(chunk) {
@@ -162,7 +166,7 @@ impl Index {
         }
     }
 
-    /// The position of the entry before this one, if there is any.
+    /// Returns the position of the entry before this one, if there is any.
     pub(super) fn before(&self, position: Position) -> Option<Position> {
         if position.at > 0 {
             return Some(Position {
@@ -175,7 +179,7 @@ impl Index {
         Some(Position { chunk, at })
     }
 
-    /// The position behind the last entry.
+    /// Returns the position after the last entry.
     pub(super) fn end(&self) -> Position {
         Position {
             chunk: self.chunks.len(),
@@ -183,7 +187,7 @@ impl Index {
         }
     }
 
-    /// All entries in order.
+    /// Returns all entries in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
         self.chunks.iter().flatten().map(|place| place.entry)
     }

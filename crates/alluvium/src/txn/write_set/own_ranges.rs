@@ -1,6 +1,6 @@
-//! The range deletes of a write set, by keyspace, each at the stamp of its write.
+//! Range deletes of a write set, by keyspace, each at the stamp of its write.
 //!
-//! A copy costs some pointers for each keyspace that has any, so that a savepoint keeps one.
+//! A copy costs a few pointers for each keyspace with range deletes, so a savepoint keeps one.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) struct OwnRanges {
 }
 
 impl OwnRanges {
-    /// Adds a range that is not empty. Stamps rise.
+    /// Adds a range that is not empty. Stamps must rise.
     pub fn add(&mut self, keyspace: KeyspaceId, range: KeyRange<'_>, stamp: u64) {
         let history = self.by_keyspace.entry(keyspace).or_default();
         let before = history.memory_bytes();
@@ -38,7 +38,7 @@ impl OwnRanges {
         self.by_keyspace.is_empty()
     }
 
-    /// Bytes of the keys of all ranges.
+    /// Returns the bytes of the keys of all ranges.
     pub fn key_bytes(&self) -> usize {
         self.key_bytes
     }

@@ -1,4 +1,5 @@
-//! The folding table case by case, and random histories against a model that keeps every state it ever had.
+//! The folding table case by case, and random histories against a model that keeps every state it
+//! ever had.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use ValueKind::{Delete, Insert, Put};
 
 const KS: KeyspaceId = KeyspaceId(3);
 
-/// A write set without savepoints after these writes of one key.
+/// Returns the kinds in a set without savepoints after these writes of one key.
 fn folded(kinds: &[ValueKind]) -> Vec<ValueKind> {
     let mut set = WriteSet::new();
     for &kind in kinds {
@@ -169,7 +170,7 @@ fn a_row_written_over_and_over_does_not_fill_the_memory() {
     assert_eq!(set.get(KS, b"other"), Some((Insert, &b"kept"[..])));
 }
 
-/// What a set must show: a copy of everything at each savepoint and view.
+/// Model of a write set: a copy of everything at each savepoint and view.
 #[derive(Clone, Default)]
 struct Model {
     rows: BTreeMap<Key, (Option<ValueKind>, Vec<u8>)>,
@@ -206,7 +207,7 @@ impl Model {
         self.ranges.push(range);
     }
 
-    /// All keys of a keyspace as own reads see them.
+    /// Returns all keys of a keyspace as own reads see them.
     fn shown(&self, keyspace: u32) -> Vec<Shown> {
         self.rows
             .iter()
@@ -242,7 +243,7 @@ fn backward(set: &WriteSet, keyspace: u32, view: View) -> Vec<Shown> {
     shown
 }
 
-/// A small generator of random numbers; the seed alone repeats a failure.
+/// Small random number generator; the seed alone reproduces a failure.
 struct Random(u64);
 
 impl Random {
@@ -254,7 +255,7 @@ impl Random {
         (mixed ^ (mixed >> 31)) % bound
     }
 
-    /// Keys that share heads, are prefixes of each other, or neither.
+    /// Returns a key: keys share heads, are prefixes of each other, or neither.
     fn key(&mut self, distinct: u64) -> Vec<u8> {
         let n = self.below(distinct);
         match self.below(3) {
@@ -265,13 +266,13 @@ impl Random {
     }
 }
 
-/// A set beside its model, with all savepoints and views that are live.
+/// Write set next to its model, with all live savepoints and views.
 #[derive(Default)]
 struct Pair {
     set: WriteSet,
     model: Model,
     savepoints: Vec<(SavepointId, Model)>,
-    /// Each view with what it must show, as far as no rollback has taken it away.
+    /// Views with their expected contents, unless a rollback has removed them.
     views: Vec<(View, Model)>,
 }
 
@@ -287,7 +288,7 @@ impl Pair {
                 let (id, model) = self.savepoints[place].clone();
                 self.set.rollback_to(id).unwrap();
                 self.model = model;
-                // Views opened since lose what was undone: the model does not follow them.
+                // Views opened since lose the undone writes: the model does not follow them.
                 for (view, _) in self.views.drain(..) {
                     self.set.close_view(view);
                 }
@@ -418,7 +419,7 @@ fn keys_in_rising_order_are_found_again_and_a_cleared_set_takes_no_more_memory()
     for _ in 0..3 {
         for n in 0..2_000u32 {
             set.put(KS, &n.to_be_bytes(), Put, b"1");
-            // The last one again: no second entry.
+            // Overwriting the last key adds no second entry.
             set.put(KS, &n.to_be_bytes(), Put, b"2");
         }
         let written = set.iter().map(|entry| (entry.key.to_vec(), entry.value));

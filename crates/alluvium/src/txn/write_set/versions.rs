@@ -1,16 +1,17 @@
-//! The versions of a write set: what savepoints and views keep, rollback, and winning space back.
+//! Versions of a write set: those kept for savepoints and views, rollback, and reclaiming space.
 //!
-//! Every write has a stamp. A version that a live savepoint or an open view may still need goes to `history` when
-//! it is overwritten; otherwise the overwrite is in place. A rollback puts back what stands in the history after the
-//! savepoint's mark, in reverse, and cuts arena, entries and history at the mark: all three only grow at their end.
-//! A [`View`] is a stamp: a cursor sees the writes made before it was opened and no later ones, or an update that
-//! moves rows forward would meet them again.
+//! Every write has a stamp. An overwrite moves the old version to `history` if a live savepoint or
+//! an open view may still need it; otherwise it is in place. A rollback restores the versions in
+//! the history after the savepoint's mark, in reverse. It then cuts arena, entries and history at
+//! the mark: all three only grow at their end. A [`View`] is a stamp: a cursor sees the writes made
+//! before it was opened and no later ones. Otherwise an update that moves rows forward would find
+//! them again.
 
 use super::{Replaced, Savepoint, SavepointId, Version, View, WriteSet};
 use crate::base::ValueKind;
 use crate::error::{Error, Result};
 
-/// Below this footprint in bytes no space is won back.
+/// No space is reclaimed below this footprint in bytes.
 pub(super) const COMPACT_BYTES_MIN: usize = 64 * 1024;
 
 impl WriteSet {
@@ -29,10 +30,12 @@ impl WriteSet {
         id
     }
 
-    /// Goes back to the state at a savepoint. It stays; later ones are gone. Open views lose what is undone.
+    /// Returns to the state at a savepoint. It stays; later ones are removed. Open views lose the
+    /// undone writes.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the savepoint was released, or rolled back past; nothing changes then.
+    /// [`Error::InvalidArgument`] if the savepoint was released, or an earlier one was rolled back
+    /// to; nothing changes then.
     pub fn rollback_to(&mut self, savepoint: SavepointId) -> Result<()> {
         let Some(place) = self.savepoints.iter().position(|s| s.id == savepoint) else {
             return Err(Error::InvalidArgument(
@@ -62,7 +65,8 @@ impl WriteSet {
         Ok(())
     }
 
-    /// Forgets a savepoint and all later ones, and keeps the writes. Does nothing if it is gone already.
+    /// Removes a savepoint and all later ones, and keeps the writes. Does nothing if it was removed
+    /// already.
     pub fn release(&mut self, savepoint: SavepointId) {
         if let Some(place) = self.savepoints.iter().position(|s| s.id == savepoint) {
             self.savepoints.truncate(place);
@@ -70,7 +74,7 @@ impl WriteSet {
         }
     }
 
-    /// Opens a view of the present state: what is overwritten later is kept for it until it is closed.
+    /// Opens a view of the present state. Versions overwritten later are kept until it is closed.
     pub fn open_view(&mut self) -> View {
         self.views.push(self.stamp);
         View(self.stamp)
@@ -110,7 +114,7 @@ impl WriteSet {
         );
     }
 
-    /// Whether a live savepoint or an open view may ask for a version with this stamp.
+    /// Returns true if a live savepoint or an open view may read a version with this stamp.
     fn is_needed(&self, stamp: u64) -> bool {
         let newest_savepoint = self.savepoints.last().map(|savepoint| savepoint.stamp);
         let newest_view = self.views.iter().copied().max();
@@ -130,9 +134,11 @@ impl WriteSet {
         self.arena.len() + self.history.len() * size_of::<Replaced>()
     }
 
-    /// Wins back the space of overwritten versions, where more than half is theirs and nobody needs them.
+    /// Reclaims the space of overwritten versions, if they take more than half and no savepoint or
+    /// view needs them.
     ///
-    /// Looks again only after the footprint has doubled, so the copying stays within a constant factor of the writes.
+    /// The next check comes after the footprint has doubled, so the copying stays within a constant
+    /// factor of the writes.
     pub(super) fn compact(&mut self) {
         let needed = !self.savepoints.is_empty() || !self.views.is_empty();
         if needed || self.footprint() < self.compact_at {
