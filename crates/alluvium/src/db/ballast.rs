@@ -1,18 +1,21 @@
-//! Room for a full device: a file that holds space, and gives it up so that deletes, flushes and merges can go on.
+//! Ballast file: reserved space that lets deletes, flushes and compactions continue on a full
+//! device.
 //!
-//! Deleting takes space before it gives any back: a record in the log, a flush, a merge. So an open database keeps a
-//! file of [`BALLAST`] that nobody writes to. Its size is that of a log segment and of one flush or merge, but little
-//! more than a 32nd of the tables, which is what one merge takes; a small database has a small one.
+//! A delete takes space before it frees any: for its log record, for the flush and for the
+//! compaction. So an open database keeps a file, [`BALLAST`], that is allocated and never written.
+//! It is as large as a log segment plus one flush or compaction, but at most a little more than a
+//! 32nd of the tables, about the size of one compaction. A small database has a small ballast file.
 //!
-//! Where something that makes room finds none, the file is cut and the database is *low on space*: commits that only
-//! delete, drops of keyspaces, flushes and merges go on, all other commits are refused with `NoSpace`. The file is cut
-//! by steps, so that flushes and merges leave something to the log, and both something to the next open, which takes
-//! all of it. When there is room for the whole ballast and a segment beside it, it is taken back and everything goes
-//! on; that is tried after each flush and merge, and by each commit that would be refused.
+//! If an operation that makes room finds no space, the file is cut and the database is *low on
+//! space*. Deleting commits, drops of keyspaces, flushes and compactions continue; all other
+//! commits fail with `NoSpace`. The file is cut in steps: flushes and compactions leave some of it
+//! to the log, and both leave some to the next open, which takes all of it. Once there is room for
+//! the whole ballast file and a segment, the file is allocated again and all commits are accepted.
+//! This is tried after each flush and compaction, and by each commit that would be refused.
 //!
-//! A close leaves 1 MiB of it: a database that is closed makes no merges.
+//! Closing a database shrinks the file to 1 MiB, because a closed database runs no compactions.
 //!
-//! The file means nothing to recovery: it may be missing, or of any length.
+//! Recovery does not depend on the file: it may be missing or have any length.
 
 use std::io;
 use std::path::Path;
@@ -29,49 +32,51 @@ use crate::error::{Error, Result};
 use crate::vfs::{Vfs, VfsFile};
 use crate::wal::SHORT_SEGMENT_BYTES;
 
-/// The name of the file.
+/// Name of the ballast file.
 pub(crate) const BALLAST: &str = "ballast";
 
-/// What the log and the next open are left with: each of them a short segment and room for edits of the manifest.
+/// Bytes left to the log and to the next open: for each a short segment and room for manifest
+/// edits.
 const LOG_BYTES: u64 = 2 * SHORT_SEGMENT_BYTES;
 const OPEN_BYTES: u64 = 2 * SHORT_SEGMENT_BYTES;
 
-/// Up to here the ballast may take a quarter of the tables, beyond it a 32nd.
+/// Up to this size the ballast file may be a quarter as large as the tables, above it a 32nd.
 const SMALL_BYTES: u64 = 4 << 20;
 
-/// The ballast is made smaller or larger only where it is wrong by more than a part of this size.
+/// The ballast file is resized only if its size is wrong by more than one part in this many.
 const SLACK_PART: u64 = 4;
 
-/// See the module.
+/// State of the ballast file, see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Ballast {
     /// Guards the file. A leaf in the lock order, held while the file is cut or allocated.
     held: Mutex<Held>,
-    /// Whether the ballast was spent. Relaxed: who reads an old value meets the full device by itself, or is refused
-    /// once more.
+    /// True if the database is low on space. Relaxed: a thread that reads a stale value meets the
+    /// full device itself, or is refused once more.
     low: AtomicBool,
-    /// A flush or merge has found no space, and none has found any since. Relaxed: only says what a listener is told.
+    /// True if a flush or compaction found no space and none has found any since. Relaxed: it only
+    /// decides which events the listener gets.
     failed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Held {
-    /// `None` before it is made, and where it cannot be.
+    /// `None` before the file is created, and if it cannot be created.
     file: Option<Arc<dyn VfsFile>>,
     bytes: u64,
 }
 
-/// Who takes from the ballast.
+/// Kind of operation that takes space from the ballast file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Taker {
-    /// A flush or a merge.
+    /// A flush or a compaction.
     Background,
-    /// A record of a commit that deletes or of a drop, or the segment that a flush needs.
+    /// A log record of a deleting commit or of a drop, or the segment that a flush needs.
     Log,
 }
 
 impl Taker {
-    /// The bytes that are not for it.
+    /// Returns the bytes that this taker must leave.
     fn leaves(self) -> u64 {
         match self {
             Taker::Background => LOG_BYTES + OPEN_BYTES,
@@ -80,34 +85,34 @@ impl Taker {
     }
 }
 
-/// How large the ballast is of a database whose tables take `all_bytes`.
+/// Returns the size of the ballast file for tables of `all_bytes` bytes in total.
 fn ballast_bytes(plan: &MemoryPlan, options: &Options, all_bytes: u64) -> u64 {
-    // A merge rewrites one group. Keyspaces that are large have about 32.
+    // A compaction rewrites one group, and a large keyspace has about 32 groups.
     let merge = (all_bytes / 32).min(2 * options.table_bytes);
     let work = plan.segment_bytes() + merge.max(plan.active_bytes as u64);
-    // A small one has few groups, and a merge rewrites a large part of it.
+    // A small database has few groups, so a compaction rewrites a large part of it.
     let most = (all_bytes / 32).max(SMALL_BYTES.min(all_bytes / 4));
     LOG_BYTES + OPEN_BYTES + work.min(most)
 }
 
-/// Gives up what an earlier opening has left. A failure leaves less room, and nothing else.
+/// Removes the ballast file of an earlier session. If that fails, there is only less room.
 pub(crate) fn give_up(vfs: &dyn Vfs, dir: &Path) {
     let path = dir.join(BALLAST);
     if let Ok(file) = vfs.open(&path) {
-        // Cut first: a removed name may hold its space until the directory is synced.
+        // Cut first: a removed file may keep its space until the directory is synced.
         let _ = file.truncate(0).and_then(|()| vfs.remove(&path));
     }
 }
 
 impl Ballast {
-    /// Whether the database is low on space.
+    /// Returns true if the database is low on space.
     pub fn is_low(&self) -> bool {
         self.low.load(Ordering::Relaxed)
     }
 }
 
 impl Held {
-    /// Gives up all but `bytes`. False: there was no more.
+    /// Shrinks the file to `bytes`. Returns false if it was not larger or could not be cut.
     fn shrink(&mut self, bytes: u64) -> bool {
         let Some(file) = self.file.as_ref().filter(|_| self.bytes > bytes) else {
             return false;
@@ -130,8 +135,8 @@ impl Held {
 }
 
 impl Shared {
-    /// Makes the ballast of a database that is being opened. A full device leaves it low on space, any other failure
-    /// without a ballast.
+    /// Creates the ballast file while the database is opened. On a full device the database starts
+    /// low on space. After any other failure it runs without a ballast file.
     pub fn make_ballast(&self) {
         let mut held = self.ballast.held.lock();
         let full = |error: io::Error| {
@@ -144,7 +149,7 @@ impl Shared {
         });
         let low = made.is_err_and(full);
         if low {
-            // The next opening needs some too: as much of that as there is.
+            // The next open needs some space too: reserve as much of that as there is.
             let parts = [OPEN_BYTES, OPEN_BYTES / 2, OPEN_BYTES / 4, OPEN_BYTES / 8];
             let _ = parts.into_iter().find(|part| held.grow(*part).is_ok());
         }
@@ -157,8 +162,8 @@ impl Shared {
         ballast_bytes(&self.plan(), &self.options, all_bytes)
     }
 
-    /// Cuts the ballast for somebody who makes room and met `error`; from now on the database is low on space. True:
-    /// there is more room than before.
+    /// Cuts the ballast file for an operation that makes room and failed with `error`. From now on
+    /// the database is low on space. Returns true if there is more room than before.
     pub fn spend_ballast(&self, taker: Taker, error: &Error) -> bool {
         if matches!(taker, Taker::Background) {
             self.ballast.failed.store(true, Ordering::Relaxed);
@@ -175,12 +180,14 @@ impl Shared {
         spent
     }
 
-    /// Leaves what the next opening of a database that is closed needs on a full device. A failure leaves more.
+    /// Shrinks the ballast file to the space that the next open needs on a full device. If that
+    /// fails, the file stays larger.
     pub fn shrink_ballast_for_close(&self) {
         self.ballast.held.lock().shrink(LOG_BYTES + OPEN_BYTES);
     }
 
-    /// Runs what makes room; a second time, with what the ballast had, where it finds none.
+    /// Runs an operation that makes room. If it finds no space, cuts the ballast file and runs it
+    /// again.
     pub fn with_ballast<T>(&self, taker: Taker, mut run: impl FnMut() -> Result<T>) -> Result<T> {
         match run() {
             Err(error @ Error::NoSpace { .. }) if self.spend_ballast(taker, &error) => run(),
@@ -189,7 +196,7 @@ impl Shared {
         }
     }
 
-    /// Refuses a commit that takes space while the database is low on it.
+    /// Refuses a commit that takes space while the database is low on space.
     pub fn check_space(&self, request: &Request) -> Result<()> {
         match self.ballast.is_low() && !request.makes_room() {
             true => self.check_room(),
@@ -206,7 +213,8 @@ impl Shared {
         Err(Error::io("write to", &self.dir, full))
     }
 
-    /// Takes the ballast back if there is room for it and for a segment. True: the database is not low on space.
+    /// Allocates the ballast file again if there is room for it and for a segment. Returns true if
+    /// the database is no longer low on space.
     fn regain_ballast(&self) -> bool {
         let mut held = self.ballast.held.lock();
         if !self.ballast.is_low() {
@@ -227,22 +235,23 @@ impl Shared {
         true
     }
 
-    /// After a flush or a merge: takes the ballast back, or fits it to the tables that there are now, and has merges that
-    /// found no space tried again.
+    /// After a flush or compaction: allocates the ballast file again, or fits it to the present
+    /// size of the tables. Compactions that found no space are tried again.
     pub fn found_space(&self) {
         self.jobs.found_space();
         self.ballast.failed.store(false, Ordering::Relaxed);
         self.look_for_space();
     }
 
-    /// After the removal of files: where room is wanted, a merging thread looks for it at once.
+    /// After files were removed: if the database is low on space, wakes a compaction thread to look
+    /// for room at once.
     pub fn look_at_removed(&self) {
         if self.ballast.is_low() {
             self.jobs.wake();
         }
     }
 
-    /// As [`Shared::found_space`] when nothing was done but time has passed.
+    /// As [`Shared::found_space`], but called after some time without a flush or compaction.
     pub fn look_for_space(&self) {
         if !self.ballast.is_low() {
             if !self.ballast.failed.load(Ordering::Relaxed) {
@@ -253,12 +262,12 @@ impl Shared {
             let slack = bytes / SLACK_PART;
             if wanted > bytes + slack || wanted + slack < bytes {
                 held.shrink(wanted);
-                // Where there is no room for more, what is held has to do.
+                // If there is no room for more, the present size has to do.
                 let _ = held.grow(wanted);
             }
             return;
         }
-        // What was removed may hold its space until the directory is synced.
+        // Removed files may keep their space until the directory is synced.
         if self.sync_directory().is_ok() {
             self.regain_ballast();
         }
@@ -278,7 +287,7 @@ mod tests {
         assert_eq!(of(0), MIB);
         assert_eq!(of(8 * MIB), 3 * MIB);
         assert_eq!(of(64 * MIB), 5 * MIB);
-        // A merge of one group out of 32.
+        // A compaction of one group out of 32.
         assert_eq!(of(1024 * MIB), 33 * MIB);
         assert_eq!(of(1 << 50), 81 * MIB);
     }

@@ -1,17 +1,20 @@
-//! Checkpoints: a second database that holds what this one held at one commit, made of links to its tables.
+//! Checkpoints: a second database with the state of this one at one commit, made of links to its
+//! tables.
 //!
-//! Everything is sealed and flushed first, so the copy needs no log: tables are immutable from their install to their
-//! unlinking and may be linked, and the only file that is appended to, the manifest, is written anew. Writers go on
-//! meanwhile; what they flush until the tables are counted is in the copy too, always whole generations. Prepared
-//! transactions that are unresolved at that point stand in the manifest of the copy, until it is opened for writing and
-//! has a log of its own.
+//! Everything is sealed and flushed first, so the copy needs no log. Tables are immutable from
+//! their install to their removal and may be linked. The only file that is appended to, the
+//! manifest, is written anew. Writers continue meanwhile. Generations flushed until the tables are
+//! listed are in the copy too, always as a whole. Prepared transactions that are unresolved at that
+//! point are stored in the manifest of the copy, until it is opened for writing and has its own
+//! log.
 //!
-//! The new database has a uid of its own: no segment of either log is valid in the other, and a batch made for one is
-//! refused by the other. Tables keep their uid, which their checksums are seeded with. Both databases may give a new
-//! table the same number; they never meet in one directory.
+//! The new database has its own uid: no segment of either log is valid in the other, and either
+//! refuses a batch made for the other. Tables keep their uid, the seed of their checksums. Both
+//! databases may give a new table the same number; these tables never meet in one directory.
 //!
-//! Order: directory under a temporary name, links, sync of manifest and directory, `CURRENT`, renaming, sync of the
-//! parent. A crash leaves the whole copy, or a directory `NAME.tmp-...` that may be deleted, or nothing.
+//! Order: directory under a temporary name, links, sync of manifest and directory, `CURRENT`,
+//! rename, sync of the parent. A crash leaves the complete copy, or a directory `NAME.tmp-...` that
+//! may be deleted, or nothing.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -27,31 +30,32 @@ use crate::table::{Table, ValueFile};
 use crate::version::{Manifest, ManifestState, VersionEdit, random_uid};
 use crate::vfs::Vfs;
 
-/// What [`crate::Database::checkpoint`] made.
+/// Result of [`crate::Database::checkpoint`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CheckpointInfo {
-    /// The newest commit in it. Every commit up to this one is there, and no later one.
+    /// The newest commit in the checkpoint. It has every commit up to this one and no later one.
     pub seqno: SeqNo,
-    /// Files of tables and large values that are links to this database's files and took no space.
+    /// Number of table and value files that are hard links to the source's files and take no space.
     pub linked_tables: u64,
-    /// Files that were copied, because the file system of the target is another one or has no links.
+    /// Number of files that were copied, because the target is on another file system or on one
+    /// without links.
     pub copied_tables: u64,
-    /// Bytes of those copies.
+    /// Bytes of the copied files.
     pub copied_bytes: u64,
 }
 
-/// The database as of one commit, all of it in tables. Their files stay while this exists.
+/// The database as of one commit, entirely in tables. Their files stay while this value exists.
 pub(crate) struct Captured {
-    /// What a manifest would say: without a log, without keyspaces of later commits.
+    /// Manifest state without a log and without keyspaces of later commits.
     pub state: ManifestState,
-    /// Every table that the state names.
+    /// Every table in the state.
     pub tables: Vec<Arc<Table>>,
-    /// The commit.
+    /// The captured commit.
     pub seqno: SeqNo,
 }
 
 impl Captured {
-    /// Every value file that the tables point into.
+    /// Returns every value file that the tables point into.
     pub fn values(&self) -> Vec<Arc<ValueFile>> {
         let files = self.tables.iter().flat_map(|table| table.value_files());
         let files: BTreeMap<_, _> = files.map(|(id, file)| (id.to_string(), file)).collect();
@@ -60,11 +64,12 @@ impl Captured {
 }
 
 impl Shared {
-    /// Seals, flushes, and takes hold of the tables.
+    /// Seals, flushes, and captures the tables.
     ///
-    /// All flushed generations end at one commit for all keyspaces, and that is the captured point. Only changes of
-    /// keyspaces reach the manifest without a flush: a drop, which would be durable before the commits that it follows,
-    /// waits until the capture is made; a keyspace that was created behind the point is left out.
+    /// Every flushed generation ends at the same commit for all keyspaces, and this is the captured
+    /// point. Only changes of keyspaces reach the manifest without a flush. A drop would be durable
+    /// before the commits that it follows, so it waits until the capture is complete. A keyspace
+    /// that was created after the point is left out.
     pub fn capture(&self) -> Result<Captured> {
         self.wait_for_flushes_after_failure()?;
         let _no_drop = self.drops.lock();
@@ -76,11 +81,11 @@ impl Shared {
         };
         self.wait_for_flushes()?;
         let store = self.store.lock();
-        // A merge may have failed since: then the state may name tables that never came to be.
+        // A compaction may have failed since. The state may then name tables that do not exist.
         self.poison.check()?;
         let flushed_to = store.flushed_to();
         let mut captured = capture(&store, sealed_to.max(flushed_to))?;
-        // Those of the captured point and no other: each decision is a commit of its own.
+        // Exactly those of the captured point: each decision is a commit of its own.
         let prepared = match flushed_to > sealed_to {
             true => store.flushed_prepared(),
             false => &sealed_prepared,
@@ -88,7 +93,7 @@ impl Shared {
         check_prepared(prepared)?;
         captured.state.prepared = prepared.iter().map(|body| body.to_vec()).collect();
         if self.clock.in_use() {
-            // Rows that have certainly expired here have expired in the copy.
+            // Rows that have certainly expired here must have expired in the copy.
             let stored = &mut captured.state.read_clock_ms;
             *stored = self.clock.confirmed().max(*stored);
         }
@@ -96,7 +101,7 @@ impl Shared {
     }
 }
 
-/// Refuses more of them than one edit of a manifest can hold.
+/// Refuses more prepared transactions than one manifest edit can hold.
 fn check_prepared(prepared: &[Arc<[u8]>]) -> Result<()> {
     const BYTES_MAX: usize = 1 << 30;
     let bytes: usize = prepared.iter().map(|body| body.len()).sum();
@@ -156,7 +161,7 @@ pub(super) fn checkpoint(shared: &Shared, target: &Path) -> Result<CheckpointInf
     made
 }
 
-/// Refuses a target that exists, lies in the source itself, or has no directory to lie in.
+/// Refuses a target that exists, lies inside the source, or has no parent directory.
 pub(crate) fn check_target(vfs: &dyn Vfs, source: &Path, target: &Path) -> Result<()> {
     let refuse = |why: &str| {
         let message = format!("{} {why}", target.display());
@@ -187,7 +192,8 @@ pub(crate) fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// Where a directory is built before it gets its name. Random, so that what a crash left does not stand in the way.
+/// Returns a temporary name for a directory under construction. It is random, so that the remains
+/// of a crash do not collide with it.
 pub(crate) fn temporary_name(target: &Path) -> Result<PathBuf> {
     let Some(name) = target.file_name() else {
         let message = format!("{} is not a name for a directory", target.display());
@@ -229,7 +235,8 @@ fn link_or_copy(
     info: &mut CheckpointInfo,
 ) -> Result<()> {
     let (from, to) = (shared.path(&name), dir.join(&name));
-    // Once one file had to be copied the others lie on another file system too.
+    // If one file had to be copied, the target is on another file system and links would fail for
+    // the others too.
     if info.copied_tables == 0 {
         match shared.vfs.hard_link(&from, &to) {
             Ok(()) => {
@@ -246,8 +253,8 @@ fn link_or_copy(
     Ok(())
 }
 
-/// Whether a link was refused for a reason that does not hold for a copy. Some systems without links, and some that
-/// protect them, say that they are not permitted.
+/// Returns true if a copy may succeed although a link was refused. Some systems without links, and
+/// some that protect them, report a missing permission.
 fn has_no_links(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -258,18 +265,21 @@ fn has_no_links(kind: ErrorKind) -> bool {
     )
 }
 
-/// Completes a directory of tables to a database of this state, durable but for the directory's own name.
+/// Completes a directory of tables to a database of this state, durable except for the directory's
+/// own name.
 pub(crate) fn write_database(vfs: &Arc<dyn Vfs>, dir: &Path, state: ManifestState) -> Result<()> {
     let lock = dir.join(LOCK);
-    // So that readers of the copy, who create nothing, can lock it.
+    // Readers of the copy create no files, so the lock file must exist.
     vfs.create(&lock)
         .map_err(|error| Error::io("create", &lock, error))?;
     // Syncs the directory before and after it writes `CURRENT`.
     Manifest::create_with(Arc::clone(vfs), dir, random_uid(), state).map(drop)
 }
 
-/// Gives a finished directory its name, durable on return. If only the last sync fails, the directory stays under its
-/// new name: removing its files again could survive a power loss that the renaming does survive too, and leave a part.
+/// Renames a finished directory to its final name, durable on return.
+///
+/// If only the last sync fails, the directory keeps its new name. After a power loss the rename and
+/// some removals of files might both persist, so removing it now could leave a partial database.
 pub(crate) fn put_in_place(vfs: &dyn Vfs, temporary: &Path, target: &Path) -> Result<()> {
     vfs.rename_dir(temporary, target)
         .map_err(|error| Error::io("rename to", target, error))?;
@@ -278,7 +288,7 @@ pub(crate) fn put_in_place(vfs: &dyn Vfs, temporary: &Path, target: &Path) -> Re
         .map_err(|error| Error::io("sync directory", parent, error))
 }
 
-/// Removes a directory of files as far as that is possible: what stays has a name that says what it is.
+/// Removes a directory of files as far as possible. Its temporary name marks the remains.
 pub(crate) fn remove_directory(vfs: &dyn Vfs, dir: &Path) {
     for name in vfs.list(dir).unwrap_or_default() {
         let _ = vfs.remove(&dir.join(name));
@@ -293,12 +303,12 @@ mod tests {
     use crate::keyspace::KeyspaceOptions;
     use crate::vfs::{MemVfs, SplitMix};
 
-    /// Copies are made by name: that a reader could go on in an open file is not enough.
+    /// Copies are made by name, so it is not enough that a reader can continue with an open file.
     #[test]
     fn value_files_of_a_capture_keep_their_names_as_long_as_it_exists() {
         let vfs = Arc::new(MemVfs::new());
         let options = Options {
-            // Each flush is due for a merge.
+            // Every flush makes a compaction due.
             memtable_bytes: Some(1),
             upper_fraction: 0.02,
             ..Options::default()
@@ -311,7 +321,7 @@ mod tests {
         let keyspace = db.keyspace("k", separating).unwrap();
         let write_all = |round: u8| {
             for key in 0..20 {
-                // Nothing that compression shortens.
+                // Random bytes, which do not compress.
                 let mut random = SplitMix::new(u64::from(round) << 8 | u64::from(key));
                 let value: Vec<u8> = (0..900).map(|_| random.below(256) as u8).collect();
                 keyspace.put(&[key], &value).unwrap();

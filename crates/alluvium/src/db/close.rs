@@ -1,4 +1,4 @@
-//! The end of an open database.
+//! Closing a database.
 
 use std::sync::Arc;
 
@@ -19,9 +19,10 @@ impl Handle {
         if shared.is_closed() {
             return Ok(());
         }
-        // First, so that every commit that is acknowledged is before the last sync.
+        // First, so that every acknowledged commit comes before the last sync.
         shared.set_closed();
-        // Under the log's mutex: who waits for more of it has looked before, and sleeps, or will look again.
+        // Taken and released: a stream that waits for the log to grow checked before and sleeps, or
+        // will check again.
         drop(shared.log.lock());
         shared.log_grew.notify_all();
         let result = last_sync(shared);
@@ -29,16 +30,18 @@ impl Handle {
         shared.stop_flusher();
         shared.stop_syncer();
         shared.removals.stop();
-        // A background thread holds no handle; only a listener that closes the database would join itself.
+        // A background thread holds no handle. Only a listener that closes the database would join
+        // itself.
         let own = crate::sync::thread::current().id();
         let mut threads = std::mem::take(&mut *self.threads.lock());
         threads.retain(|thread| thread.thread().id() != own);
-        // The listener's thread, the first, ends when the others have told their last news.
+        // The listener's thread, the first in the list, ends once the other threads have sent their
+        // last events.
         let listening = (shared.events.is_on() && !threads.is_empty()).then(|| threads.remove(0));
         let mut joined: Vec<_> = threads.into_iter().map(JoinHandle::join).collect();
         shared.events.stop();
         joined.extend(listening.map(JoinHandle::join));
-        // Cursors that are still around get `Closed`, and keep nothing but their row.
+        // Cursors that are still open get `Closed` and keep only their row.
         let trees: Vec<Arc<Tree>> = shared.catalog.read().values().cloned().collect();
         trees.iter().for_each(|tree| tree.recall_cursors());
         if result.is_ok() && joined.iter().all(Result::is_ok) {
@@ -53,7 +56,7 @@ impl Handle {
     }
 }
 
-/// What close owes to the commits it acknowledged.
+/// Makes all acknowledged commits durable, as close guarantees.
 fn last_sync(shared: &Shared) -> Result<()> {
     shared.poison.check()?;
     if shared.options.read_only {
@@ -71,8 +74,9 @@ fn last_sync(shared: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// Gives back the room that only an open database needs. All threads have ended, and everything that close owes is
-/// durable: whatever fails here loses nothing, and leaves files that are longer than need be.
+/// Releases disk space that only an open database needs. All threads have ended and all
+/// acknowledged commits are durable, so a failure here loses nothing: files only stay longer than
+/// necessary.
 fn cut_for_close(shared: &Shared) {
     if shared.options.read_only {
         return;
@@ -87,7 +91,8 @@ fn cut_for_close(shared: &Shared) {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // No caller is left to hear of an error; everything acknowledged is as durable as its level promised.
+        // No caller can receive an error here. Every acknowledged commit is as durable as its level
+        // promises.
         let _ = self.close();
     }
 }

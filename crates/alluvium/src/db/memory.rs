@@ -1,9 +1,10 @@
-//! The memory budget: how it is divided, and the cache that gets what the rest does not use.
+//! Division of the memory budget, including the block cache, which gets all unused memory.
 //!
-//! Memtables have a share that they fill and empty in waves; tables, background work and transactions take what they
-//! need. All of it is charged (see [`crate::memory`]), and the cache has what is left at each moment, so that the sum
-//! stays. Who grows does not wait for the cache to shrink: background threads trim it, and for what active memtables
-//! grow meanwhile some room is always left free.
+//! Memtables have a share that they fill and empty in waves. Tables, background work and
+//! transactions take as much as they need. All of it is charged (see [`crate::memory`]), and the
+//! cache has the rest at each moment, so that the sum stays constant. A thread that takes memory
+//! does not wait for the cache to shrink: background threads trim it, and some room always stays
+//! free for the growth of active memtables.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,37 +18,39 @@ use crate::memory::Use;
 /// Shares of the memory budget, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryPlan {
-    /// The memory budget itself.
+    /// The memory budget.
     pub memory_bytes: usize,
-    /// Active memtables are sealed at this size.
+    /// Size at which active memtables are sealed.
     pub active_bytes: usize,
-    /// Active and sealed memtables together: a quarter of what open tables leave. Sealed ones beyond it slow writers down.
+    /// Limit for active and sealed memtables together: a quarter of the memory that open tables
+    /// leave. Sealed memtables above it slow writers down.
     pub write_bytes: usize,
-    /// Sealed bytes at which they are merged into one flush: large flush units are merged less often later. Half of what
-    /// memtables may take where there are no tables.
+    /// Sealed bytes at which memtables are merged into one flush: larger flushes need fewer
+    /// compactions later. Half of the limit for memtables in a database without tables.
     pub flush_bytes: usize,
-    /// What the writes of one transaction or batch may take.
+    /// Limit for the writes of one transaction or batch.
     pub transaction_bytes: usize,
 }
 
-/// Less than this is not worth sealing for, however small memtables shall be.
+/// Smallest result of [`MemoryPlan::fresh_bytes`]: sealing for less is not worthwhile, however
+/// small memtables are configured.
 const FRESH_BYTES_MIN: usize = 1 << 20;
 
-/// What takes the memory budget at a moment, in bytes.
+/// Use of the memory budget, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryUse {
-    /// Memtables with their filters and range deletes: active ones, those that wait for their flush, and those that open
-    /// cursors keep.
+    /// Memtables with their filters and range deletes: active ones, those that wait for their
+    /// flush, and those that open cursors keep.
     pub memtable_bytes: u64,
-    /// Decoded blocks in the cache, which has what all others leave.
+    /// Decoded blocks in the cache, which has all memory that the other uses leave.
     pub cache_bytes: u64,
     /// Fences, filters, range deletes and other metadata of open tables.
     pub table_bytes: u64,
-    /// Buffers of flushes, merges, ingests and bulk loads.
+    /// Buffers of flushes, compactions, ingests and bulk loads.
     pub job_bytes: u64,
     /// Writes and locks of open transactions; those below 64 KiB are not counted.
     pub transaction_bytes: u64,
-    /// Batches and commits on their way, with the log's copy of them; those below 64 KiB are not counted.
+    /// Batches and commits in progress, with the log's copies; those below 64 KiB are not counted.
     pub commit_bytes: u64,
     /// Prepared transactions.
     pub prepared_bytes: u64,
@@ -66,7 +69,7 @@ impl MemoryUse {
         }
     }
 
-    /// All of it, to be compared with [`Options::memory_bytes`].
+    /// Returns the sum of all uses, to be compared with [`Options::memory_bytes`].
     pub fn total(&self) -> u64 {
         self.memtable_bytes
             + self.cache_bytes
@@ -79,12 +82,13 @@ impl MemoryUse {
 }
 
 impl MemoryPlan {
-    /// Pure, so that tests can show it.
+    /// Returns the plan of a database without open tables.
     pub fn new(options: &Options) -> MemoryPlan {
         MemoryPlan::of(options, options.memory_bytes, 0)
     }
 
-    /// With tables that take `table_bytes`. The size of active memtables, and so of log segments, does not depend on them.
+    /// Returns the plan with open tables of `table_bytes`. The size of active memtables, and so of
+    /// log segments, does not depend on them.
     fn of(options: &Options, memory_bytes: usize, table_bytes: usize) -> MemoryPlan {
         let active_bytes = options
             .memtable_bytes
@@ -102,40 +106,43 @@ impl MemoryPlan {
         }
     }
 
-    /// What all prepared transactions together may take.
+    /// Returns the limit for all prepared transactions together.
     pub fn prepared_bytes(&self) -> usize {
         self.transaction_bytes.saturating_mul(4)
     }
 
-    /// Length of a log segment: two generations, so that one that is filled does not wait for its flush.
+    /// Returns the length of a log segment: two generations, so that a full generation does not
+    /// wait for its flush.
     pub fn segment_bytes(&self) -> u64 {
         (2 * self.active_bytes as u64).max(1 << 20)
     }
 
-    /// Active bytes from which on sealing may be worth it for the sake of scans: a table costs them as much whatever its size.
+    /// Returns the active bytes above which sealing may help scans: a table costs a scan the same
+    /// whatever its size.
     pub fn worth_sealing_bytes(&self) -> usize {
         self.active_bytes / 4
     }
 
-    /// Bytes of empty memtables, one for each keyspace that is written to, at which these are sealed however little was
-    /// written.
+    /// Returns the total size of the empty memtables, one for each keyspace that is written to, at
+    /// which they are sealed however little was written.
     pub fn fresh_bytes(&self) -> usize {
         self.active_bytes.max(FRESH_BYTES_MIN)
     }
 
-    /// The ceiling at which commits wait for a flush: half of what open tables leave. The other half is for the tables that
-    /// the flush makes, active memtables and jobs. Admission control makes it unreachable in practice.
+    /// Returns the sealed bytes at which commits wait for a flush: half of the memory that open
+    /// tables leave. The other half is for the tables that the flush makes, active memtables and
+    /// jobs. Admission control makes the ceiling unreachable in practice.
     pub fn ceiling_bytes(&self) -> usize {
         self.write_bytes * 2
     }
 
-    /// What open transactions may take together: see [`Options::transaction_bytes`].
+    /// Returns the limit for all open transactions together, see [`Options::transaction_bytes`].
     pub fn open_transactions_bytes(&self) -> usize {
         self.transaction_bytes.max(self.memory_bytes / 2)
     }
 
-    /// What the cache may hold together with everything that is charged to it. The rest is for the generation of
-    /// memtables that is being filled: nobody may be trimming the cache while it grows.
+    /// Returns the limit for the cache and everything that is charged to it. The rest is for the
+    /// active generation of memtables, which may grow while no thread trims the cache.
     pub fn cache_total_bytes(&self) -> u64 {
         let left = self.memory_bytes.saturating_sub(self.active_bytes);
         left.max(CACHE_BYTES_MIN) as u64
@@ -143,14 +150,14 @@ impl MemoryPlan {
 }
 
 impl Shared {
-    /// The shares of the memory budget of the moment.
+    /// Returns the current shares of the memory budget.
     pub fn plan(&self) -> MemoryPlan {
         let memory_bytes = self.memory_bytes.load(Ordering::Relaxed);
         let table_bytes = self.cache.taken_bytes(Use::Tables) as usize;
         MemoryPlan::of(&self.options, memory_bytes, table_bytes)
     }
 
-    /// Changes the memory budget; whoever waits by the old one looks again.
+    /// Changes the memory budget and wakes the threads that wait because of the old one.
     pub fn set_memory_bytes(&self, memory_bytes: usize) {
         self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
         let plan = self.plan();
@@ -164,7 +171,7 @@ impl Shared {
         self.jobs.wake();
     }
 
-    /// Whether any row is in memory only.
+    /// Returns true if any row is only in memory.
     pub fn has_memtables(&self) -> bool {
         let catalog = self.catalog.read();
         let has_rows = |tree: &Arc<Tree>| tree.load().has_memtable_rows();

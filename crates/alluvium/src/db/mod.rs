@@ -1,4 +1,4 @@
-//! An open database: its handle, commits, and the way to everything else that it offers.
+//! An open database: its handle, commits, and access to all other features.
 
 mod amplification;
 pub(crate) mod ballast;
@@ -49,11 +49,11 @@ use crate::txn::write_set::WriteSet;
 use crate::txn::{Isolation, Transaction, TransactionOptions};
 use crate::vfs::Vfs;
 
-/// An open database. Clones are handles of the same one; it closes when the last handle of any kind is gone, or
-/// by [`Database::close`].
+/// An open database. Clones are handles of the same database, which closes when its last handle of
+/// any kind is dropped, or by [`Database::close`].
 ///
-/// Handles belong to the process that opened the database. In a process that is forked from it every call fails with
-/// `Forked`, and dropping a handle does nothing.
+/// Handles belong to the process that opened the database. In a forked process every call fails
+/// with `Forked`, and dropping a handle does nothing.
 ///
 /// ```
 /// use alluvium::{Database, Isolation, KeyspaceOptions, Options};
@@ -73,41 +73,46 @@ pub struct Database {
     handle: Arc<Owned<Handle>>,
 }
 
-/// Owns the background threads; dropping it closes the database, in the process that opened it.
+/// Owner of the background threads. Dropping it closes the database, but only in the process that
+/// opened it.
 struct Handle {
     shared: Arc<Shared>,
-    /// Guards the threads to join, so that two closing calls do not join twice.
+    /// Threads to join. The mutex prevents two concurrent calls to close from joining them twice.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// How one write is to be made durable and checked: see [`Database::write_with`].
+/// Options of one write, see [`Database::write_with`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteOptions {
-    /// `None`: as [`Options::durability`] says. A database opened with [`Durability::None`] has no log, so
-    /// nothing else can be asked of it, and no other database can be asked for it.
+    /// Durability of the write. `None`: as set by [`Options::durability`]. A database opened with
+    /// [`Durability::None`] accepts no other level, because it has no log; any other database
+    /// refuses that level.
     pub durability: Option<Durability>,
-    /// Write without row locks. Only for loads and replication, where no transaction writes the same keys:
-    /// otherwise updates between another transaction's locking read and its commit go unnoticed.
+    /// Writes without row locks. Only for loads and replication, if no transaction writes the same
+    /// keys. Otherwise an update between the locking read and the commit of a transaction goes
+    /// unnoticed.
     pub untracked: bool,
 }
 
 impl Database {
-    /// Opens the database in a directory, creating it where [`Options::create`] allows.
+    /// Opens the database in a directory, creating it if [`Options::create`] allows.
     ///
-    /// Costs a look at every table, whose fences and filters are read, and the replay of what the log holds above the
-    /// tables: about as much as memtables had.
+    /// # Cost
+    ///
+    /// Reads the fences and filters of every table, and replays the part of the log that is not yet
+    /// in tables: about as many bytes as the memtables had.
     ///
     /// # Errors
     ///
-    /// `Locked` when another process or handle has it open, `Corruption` and `NewerFormat` when stored bytes
-    /// cannot be trusted or read, `Corruption` also where the files of a database lack `CURRENT`, `InvalidArgument` for
-    /// options out of range, `Io` for the rest.
+    /// `Locked` if another process or handle has the database open. `Corruption` and `NewerFormat`
+    /// if stored bytes cannot be trusted or read; `Corruption` also if the files of a database lack
+    /// `CURRENT`. `InvalidArgument` for options out of range. `Io` for all other failures.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Database> {
         Database::open_on(Arc::new(crate::vfs::RealVfs::new()), path, options)
     }
 
-    /// As [`Database::open`], on a file system of the caller's: an in-memory or fault-injecting one in tests.
-    /// Its errors are the same.
+    /// Opens the database as [`Database::open`] does, on another file system: an in-memory or
+    /// fault-injecting one in tests. The errors are the same.
     pub fn open_on(
         vfs: Arc<dyn Vfs>,
         path: impl AsRef<Path>,
@@ -115,13 +120,14 @@ impl Database {
     ) -> Result<Database> {
         let shared = Arc::new(open::open(vfs, path.as_ref(), options)?);
         let threads = Mutex::new(Vec::new());
-        // The handle first: if a thread cannot be started, dropping it ends those that were.
+        // Created first: if a thread cannot be started, dropping the handle stops the threads
+        // started before.
         let handle = Arc::new(Owned::new(Handle { shared, threads }));
         open::start_threads(&handle.shared, &mut handle.threads.lock())?;
         Ok(Database { handle })
     }
 
-    /// As [`Database::open`] with [`Options::read_only`].
+    /// Opens the database as [`Database::open`] does, with [`Options::read_only`].
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Database> {
         let read_only = true;
         Database::open(
@@ -137,9 +143,11 @@ impl Database {
         &self.handle.shared
     }
 
-    /// Changes the memory budget, from now until the database is closed; [`Options::memory_bytes`] says it at the next
-    /// opening. Memtables are sealed and flushed by the new number at once, and what the cache has too much is given
-    /// up before the call returns. The log's segments keep their size.
+    /// Changes the memory budget until the database is closed. The next open uses
+    /// [`Options::memory_bytes`] again.
+    ///
+    /// Memtables are sealed and flushed according to the new budget at once, and the cache shrinks
+    /// to it before the call returns. The log's segments keep their size.
     ///
     /// # Errors
     ///
@@ -160,21 +168,22 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// `Deadlock` and `LockTimeout` when a transaction holds its rows: nothing was written, retry. `Poisoned` after
-    /// an earlier failure, `NoSpace` when the log cannot grow: nothing was written, retry. `TransactionTooLarge` for a
-    /// batch above [`Options::transaction_bytes`]. `KeyspaceDropped`, `ReadOnly`, `Closed`; `InvalidArgument` for keyspaces
-    /// of another database. After `Io` the batch is there as a whole or not at all when the database is opened again.
+    /// `Deadlock` and `LockTimeout` if a transaction holds its rows: nothing was written, retry.
+    /// `Poisoned` after an earlier failure. `NoSpace` if the log cannot grow: nothing was written,
+    /// retry. `TransactionTooLarge` for a batch above [`Options::transaction_bytes`].
+    /// `KeyspaceDropped`, `ReadOnly`, `Closed`; `InvalidArgument` for keyspaces of another
+    /// database. After `Io` the next open finds the batch as a whole or not at all.
     ///
     /// # Cost
     ///
-    /// One record in the log, shared with commits of other threads, and a lock for each row. Where merging is behind,
-    /// a wait of at most a second before that.
+    /// One log record, shared with commits of other threads, and a lock for each row. With a
+    /// compaction backlog, a delay of at most one second before that.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         self.write_with(batch, &WriteOptions::default())
     }
 
-    /// As [`Database::write`] with options. `InvalidArgument` for a durability that the database cannot give: see
-    /// [`WriteOptions::durability`].
+    /// Applies a batch as [`Database::write`] does, with options. Also fails with `InvalidArgument`
+    /// for a durability that the database does not support, see [`WriteOptions::durability`].
     pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         let shared = self.shared();
         if batch.database().is_some_and(|uid| uid != shared.uid) {
@@ -197,13 +206,14 @@ impl Database {
         let payload = encode_payload(writes);
         let bytes = payload.len();
         shared.check_commit_bytes(bytes)?;
-        // Debt is paid before any lock is taken, or one writer's wait would become everybody's.
+        // Delayed before taking any lock: otherwise other writers would wait for the locks of a
+        // delayed writer.
         shared.pay_for(bytes);
         if options.untracked {
             shared.commit(payload, durability)?;
         } else {
             let locks = shared.lock_writes(writes)?;
-            // Under the locks: nobody else puts the keys there, or takes them away, before the commit.
+            // Under the locks: no other writer inserts or deletes these keys before the commit.
             let result = self
                 .check_inserts(writes)
                 .and_then(|()| shared.commit(payload, durability));
@@ -213,7 +223,7 @@ impl Database {
         Ok(())
     }
 
-    /// In debug builds, refuses inserts of keys that exist. What the batch itself deletes is none of them.
+    /// In debug builds, refuses inserts of keys that exist, unless the batch itself deletes them.
     fn check_inserts(&self, writes: &WriteSet) -> Result<()> {
         if !cfg!(debug_assertions) {
             return Ok(());
@@ -231,35 +241,42 @@ impl Database {
         Ok(())
     }
 
-    /// Begins an ingest: many rows in key order, written straight into tables and installed as one commit. For thousands
-    /// of rows and more. Fails only with `NoSpace`, `ReadOnly` and `Closed`; rows and [`Ingest::finish`] have errors of their own.
+    /// Begins an ingest of thousands of rows or more in key order. They are written straight into
+    /// tables and installed as one commit.
+    ///
+    /// Fails only with `NoSpace`, `ReadOnly` and `Closed`; adding rows and [`Ingest::finish`] have
+    /// their own errors.
     pub fn ingest(&self) -> Result<Ingest> {
         self.shared().check_writable()?;
         self.shared().check_room()?;
         Ok(Ingest::new(self.clone()))
     }
 
-    /// Begins a bulk load: as [`Database::ingest`] for rows in any order, within a limit of memory.
+    /// Begins a bulk load: an ingest, see [`Database::ingest`], of rows in any order within a
+    /// memory limit.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for too small a limit; `NoSpace`, `ReadOnly`, `Closed`.
+    /// `InvalidArgument` if the limit is too small; `NoSpace`, `ReadOnly`, `Closed`.
     pub fn bulk_load(&self, options: BulkLoadOptions) -> Result<BulkLoad> {
         self.shared().check_writable()?;
         self.shared().check_room()?;
         BulkLoad::new(self.clone(), options)
     }
 
-    /// The time by which a read that begins now judges whether rows have expired, in milliseconds since 1970. The wall
-    /// clock shows it, or after a jump of the wall clock the clock since the machine's start: see [`crate::Clock::system`].
-    /// Add to it for [`Keyspace::put_until`], and a wrong clock cannot hide the row. Fails only with `Closed`.
+    /// Returns the time that decides for a read starting now whether rows have expired, in
+    /// milliseconds since 1970.
+    ///
+    /// It follows the wall clock or, after a jump of the wall clock, the clock since the machine's
+    /// start: see [`crate::Clock::system`]. Times for [`Keyspace::put_until`] should be computed
+    /// from it, so that a wrong clock cannot hide the row. Fails only with `Closed`.
     pub fn now_ms(&self) -> Result<u64> {
         self.shared().check_open()?;
         Ok(self.shared().clock.now())
     }
 
-    /// A fixed read point: the newest commit that is visible now. Takes no lock and reads nothing. Fails only with
-    /// `Closed`.
+    /// Returns a fixed read point: the newest visible commit. Takes no lock and reads nothing.
+    /// Fails only with `Closed`.
     pub fn snapshot(&self) -> Result<Snapshot> {
         self.shared().check_open()?;
         Ok(Snapshot::new(self.clone()))
@@ -273,24 +290,24 @@ impl Database {
         })
     }
 
-    /// As [`Database::begin`] with options.
+    /// Begins a transaction as [`Database::begin`] does, with options.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for an optimistic transaction at [`Isolation::ReadCommitted`], and for a durability that the
-    /// database cannot give: see [`WriteOptions::durability`]; `Closed`.
+    /// `InvalidArgument` for an optimistic transaction at [`Isolation::ReadCommitted`], and for a
+    /// durability that the database does not support, see [`WriteOptions::durability`]; `Closed`.
     pub fn begin_with(&self, options: TransactionOptions) -> Result<Transaction> {
         self.shared().check_open()?;
         Transaction::begin(self.clone(), options)
     }
 
-    /// Makes everything committed so far as durable as [`Durability::Sync`] does. Without a log that is a flush. Commits
-    /// wait meanwhile.
+    /// Makes everything committed so far as durable as [`Durability::Sync`] does. Without a log
+    /// this is a flush. Commits wait meanwhile.
     ///
     /// # Errors
     ///
-    /// `Io` if the sync fails, which poisons the database: it is not tried again. `Poisoned`, `ReadOnly`, `Closed`; without
-    /// a log those of [`Database::flush`].
+    /// `Io` if the sync fails, which poisons the database: the sync is not tried again. `Poisoned`,
+    /// `ReadOnly`, `Closed`; without a log, the errors of [`Database::flush`].
     pub fn sync(&self) -> Result<()> {
         let shared = self.shared();
         shared.check_writable()?;
@@ -302,84 +319,99 @@ impl Database {
         log.sync(shared)
     }
 
-    /// Moves all memtables into tables and waits for it. What was committed before the call is durable then, at every
-    /// level. Commits go on meanwhile. Many small flushes make many small tables, which have to be merged.
+    /// Flushes all memtables into tables and waits for it.
+    ///
+    /// Everything committed before the call is durable when it returns, at every durability level.
+    /// Commits continue meanwhile. Many small flushes make many small tables, which have to be
+    /// compacted.
     ///
     /// # Errors
     ///
-    /// `NoSpace`: the memtables stay and the flush is tried again in the background. `Io`, `Poisoned`, `ReadOnly`, `Closed`.
+    /// `NoSpace`: the memtables stay, and the flush is tried again in the background. `Io`,
+    /// `Poisoned`, `ReadOnly`, `Closed`.
     pub fn flush(&self) -> Result<()> {
         let shared = self.shared();
         shared.check_writable()?;
         shared.wait_for_flushes_after_failure()?;
         {
-            // Checked under the log's lock: a closed database must not write to its directory any more.
+            // Checked under the log's lock: a closed database must not write to its directory.
             let mut log = shared.log.lock();
             shared.check_open()?;
             match log.active_bytes() {
-                // What has changed no row since the last flush, as a rollback of a prepared transaction, is in the log.
+                // Commits that changed no row since the last flush, such as a rollback of a
+                // prepared transaction, are only in the log.
                 0 => log.sync(shared)?,
                 _ => log.seal(shared)?,
             }
         }
         shared.wait_for_flushes()?;
-        // What a range delete has hidden whole.
+        // Waits for tables that a range delete has hidden entirely.
         shared.removals.wait();
         Ok(())
     }
 
-    /// Pays the background debt: flushes, then waits until no merge is due, and until no last level has anything that only
-    /// a released snapshot needed. What is due is decided by [`Options::upper_fraction`]; this is not a full compaction. The cache may have at once what memtables and merges
-    /// took, instead of by little. For measurements, and between a load and its readers; errors as [`Database::flush`].
+    /// Works off the compaction backlog: flushes, then waits until no compaction is due and no last
+    /// level holds entries that only a released snapshot needed.
+    ///
+    /// [`Options::upper_fraction`] decides which compactions are due; this is not a full
+    /// compaction. Afterwards the cache may use the memory of memtables and compactions at once
+    /// instead of gradually. Use it for measurements, and between a load and its readers. Errors as
+    /// for [`Database::flush`].
     pub fn settle(&self) -> Result<()> {
         self.flush()?;
         crate::compaction::settle(self.shared())
     }
 
-    /// Makes a second database at `target` that holds exactly the commits up to one of them, in all keyspaces, and
-    /// that goes its own way from there. Its tables are hard links, so it takes no space until the two differ.
-    /// Commits go on meanwhile; dropping a keyspace waits for the flush.
+    /// Makes a second, independent database at `target` that holds exactly the commits up to one
+    /// point, in all keyspaces.
     ///
-    /// Prepared transactions that are unresolved at that commit are in it too, to be decided there by themselves.
+    /// Its tables are hard links, so it takes no space until the two databases differ. On another
+    /// file system the tables are copied, as the returned value reports. Commits continue
+    /// meanwhile; dropping a keyspace waits for the flush. Prepared transactions that are
+    /// unresolved at that point are included and must be resolved there separately.
     ///
-    /// The target must not exist, and its parent must. On another file system the tables are copied, as the returned
-    /// value says. Durable when the call returns.
+    /// The target must not exist, and its parent must. Durable when the call returns.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a target that cannot be; `NoSpace` and `Io`, which leave nothing at the target and the
-    /// database as it was; what a flush may meet. If only the very last sync fails, the target is there and whole, but
-    /// a power cut may take it away.
+    /// `InvalidArgument` for an unsuitable target. `NoSpace` and `Io`, which leave nothing at the
+    /// target and the source unchanged. The errors of a flush. If only the very last sync fails,
+    /// the target is complete, but a power loss may remove it.
     pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<CheckpointInfo> {
         checkpoint::checkpoint(self.shared(), target.as_ref())
     }
 
-    /// Sizes and counters of the moment. Costs a look at every group of tables. Fails only with `Closed`.
+    /// Returns current sizes and counters. Visits every group of tables. Fails only with `Closed`.
     pub fn stats(&self) -> Result<Stats> {
         self.shared().check_open()?;
         Ok(stats::collect(self.shared()))
     }
 
-    /// What reads, writes and space cost for each keyspace since the opening, beside what the design predicts.
+    /// Returns read, write and space amplification of each keyspace since the database was opened,
+    /// each compared with the design's prediction.
     ///
-    /// Costs a look at every table; ask every few seconds, not for every read.
+    /// Visits every table: call it every few seconds, not for every read.
     pub fn amplification(&self) -> Result<Amplification> {
         self.shared().check_open()?;
         Ok(amplification::collect(self.shared()))
     }
 
-    /// The newest commit that readers see.
+    /// Returns the newest visible commit.
     pub fn visible_seqno(&self) -> SeqNo {
         self.shared().read_points.visible()
     }
 
-    /// Closes the database: syncs the log (with [`Durability::None`]: flushes), ends the threads, releases the
-    /// directory. Later calls of any handle get `Closed`, and so do at once the calls of other threads that wait for a row
-    /// lock, for memtables at their ceiling, for the delay of a commit, or for changes. A second close does nothing.
+    /// Closes the database: syncs the log (with [`Durability::None`]: flushes), ends the threads,
+    /// and releases the directory.
+    ///
+    /// Later calls on any handle return `Closed`. So do, at once, calls of other threads that wait
+    /// for a row lock, for memtables at their ceiling, for the delay of a commit, or for changes. A
+    /// second close does nothing.
     ///
     /// # Errors
     ///
-    /// What the last sync or flush met; the database is closed all the same. `Forked`, after which nothing is closed.
+    /// The error of the last sync or flush; the database is closed all the same. `Forked`, after
+    /// which nothing is closed.
     pub fn close(&self) -> Result<()> {
         self.handle.close()
     }

@@ -1,4 +1,4 @@
-//! Opening: recovery, then the background threads.
+//! Opens a database: recovery first, then the background threads.
 
 use crate::sync::thread::JoinHandle;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,29 +11,31 @@ use crate::error::{Error, Result};
 use crate::recovery::recover;
 use crate::vfs::Vfs;
 
-/// Recovers the database in `dir`. Its threads are not running yet.
+/// Recovers the database in `dir` without starting its threads.
 pub(super) fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Shared> {
     let recovered = recover(vfs, dir, options)?;
     let shared = Shared::new(recovered.parts, recovered.next_table);
     shared.store.lock().note_sizes(&shared);
     if shared.options.read_only {
-        // What replay has sealed is read where it is.
+        // A read-only database keeps the memtables filled by replay and reads from them.
         return Ok(shared);
     }
     shared.make_ballast();
     let oldest_segment = shared.store.lock().state().oldest_segment;
     shared.trim_log(oldest_segment);
-    // Before anybody can write.
+    // Locks the rows of prepared transactions before any caller can write.
     shared.lock_prepared();
     for generation in recovered.sealed {
         shared.queue_flush(generation);
     }
-    // At once, however little it is: a process that dies young again and again must not replay more each time.
+    // Flushes at once, even a few rows: a process that dies repeatedly soon after opening must not
+    // replay more each time.
     shared.want_flush();
     Ok(shared)
 }
 
-/// Starts the flusher, the merging threads, the remover of files and the log's sync thread; a database that is only read needs none.
+/// Starts the flush thread, the compaction threads, the file removal thread and the log's sync
+/// thread. A read-only database needs none of them.
 pub(super) fn start_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> Result<()> {
     if shared.options.read_only {
         return Ok(());
@@ -43,7 +45,7 @@ pub(super) fn start_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<(
         let spawned = crate::sync::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || {
-                // A thread that ends silently would leave commits waiting for it for ever.
+                // If a thread ended silently, commits that wait for it would wait forever.
                 if catch_unwind(AssertUnwindSafe(|| body(&own))).is_err() {
                     own.poison_after_panic();
                 }
@@ -61,7 +63,7 @@ pub(super) fn start_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<(
     start("alv-remove", |shared| {
         shared.removals.run(|| shared.look_at_removed());
     })?;
-    // Also where Sync is the default: a single commit may ask for less.
+    // The sync thread also runs if the default is `Sync`: a single commit may ask for less.
     if shared.options.durability != Durability::None {
         start("alv-sync", Shared::run_syncer)?;
     }

@@ -1,4 +1,4 @@
-//! How a database is opened: one memory budget, one durability default, few other choices.
+//! Options of a database: one memory budget, one default durability, few other choices.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,70 +7,87 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::event::EventListener;
 
-/// What an acknowledged commit means (an acknowledged commit is one whose call returned `Ok`).
+/// Guarantee of an acknowledged commit: one whose call returned `Ok`.
 ///
-/// At every level commits are atomic across keyspaces and keep their order: if a commit is present after a
-/// failure, so is every commit acknowledged before it began.
+/// At every level, commits are atomic across keyspaces and keep their order: if a commit is present
+/// after a failure, so is every commit acknowledged before it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Durability {
-    /// No write-ahead log: after any failure the database is as some earlier flush left it, all keyspaces at the
-    /// same commit. A choice for the whole database; a single commit cannot ask for it.
+    /// No write-ahead log. After any failure the database has the state of an earlier flush, with
+    /// all keyspaces at the same commit. Applies to a whole database; a single commit cannot ask
+    /// for it.
     None,
-    /// The log record was handed to the kernel. A killed process loses nothing; a power cut may lose the commits
-    /// of the last [`Options::sync_interval`], and those only.
+    /// The log record has been passed to the kernel. A killed process loses nothing. A power loss
+    /// may lose only the commits of the last [`Options::sync_interval`].
     #[default]
     Buffered,
-    /// The log record was made durable on the device. Nothing is lost.
+    /// The log record is durable on the device. Nothing is lost.
     Sync,
 }
 
 /// Options of [`crate::Database::open`].
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The one memory budget in bytes: memtables, cached blocks, fences and filters, buffers of background work and bulk
-    /// loads, and the writes of transactions together. What takes it is in [`crate::Stats::memory`]. At least 8 MiB.
+    /// Memory budget in bytes, at least 8 MiB.
+    ///
+    /// It covers memtables, cached blocks, fences and filters, buffers of background work and bulk
+    /// loads, and the writes of transactions. [`crate::Stats::memory`] shows its use.
     pub memory_bytes: usize,
-    /// The durability of commits that do not choose their own.
+    /// Durability of commits that do not choose their own.
     pub durability: Durability,
-    /// How long a `Buffered` commit may stay unsynced.
+    /// Longest time that a `Buffered` commit stays unsynced.
     pub sync_interval: Duration,
-    /// Whether to create the database where the directory holds none.
+    /// If true, creates the database if the directory holds none.
     pub create: bool,
-    /// Whether to open the database, or a checkpoint of one, without changing a byte in its directory: what its log holds
-    /// is replayed into memory only, at the cost of the cache, and every write is refused with
-    /// [`Error::ReadOnly`]. Any number of readers may have it open, but no writer. Overrides [`Options::create`].
+    /// If true, opens the database, or a checkpoint of one, without changing a byte in its
+    /// directory.
+    ///
+    /// The log is replayed into memory only, which takes memory from the cache. Every write is
+    /// refused with [`Error::ReadOnly`]. Any number of readers may have the database open, but no
+    /// writer. Overrides [`Options::create`].
     pub read_only: bool,
-    /// Threads that merge tables, 1 to 16. One more flushes memtables, one more syncs the log.
+    /// Number of compaction threads, 1 to 16. One more thread flushes memtables, and one syncs the
+    /// log.
     pub compaction_threads: usize,
-    /// How long a row lock is waited for unless the call says otherwise.
+    /// Timeout of waits for a row lock, unless the call sets another.
     pub lock_timeout: Duration,
-    /// Bytes of unmerged tables allowed per byte of the last level over all keyspaces, 0.02 to 1.0: the space budget.
-    /// More saves background writes, less saves space and reads.
+    /// Space budget, 0.02 to 1.0: bytes of upper tables allowed per byte of the last level, over
+    /// all keyspaces. More saves background writes; less saves space and reads.
     pub upper_fraction: f64,
-    /// After this long without a commit the database tidies itself: it flushes its memtables and merges all upper
-    /// tables away, as far as no writer comes back, so that reads find each row in one table. At most a tenth of one
-    /// core and of the device goes into it. `None`: never, and what scans have paid for is not merged either.
+    /// Time without a commit after which the database cleans up.
+    ///
+    /// It flushes its memtables and compacts all upper tables, until a writer returns, so that
+    /// reads find each row in one table. This uses at most a tenth of one core and of the device.
+    /// `None` turns it off, together with read-triggered compaction.
     pub idle_after: Option<Duration>,
-    /// Size in bytes of the active memtables together at which they are sealed; `None` derives it from
-    /// [`Options::memory_bytes`]. Tests set it small.
+    /// Total size of the active memtables, in bytes, at which they are sealed. `None` derives it
+    /// from [`Options::memory_bytes`]. Tests set it small.
     pub memtable_bytes: Option<usize>,
-    /// Size in bytes at which a last-level table is cut.
+    /// Size in bytes at which compaction starts a new last-level table.
     pub table_bytes: u64,
-    /// Where the time comes from by which rows expire. Tests set it.
+    /// Clock that decides whether rows have expired. Tests replace it.
     pub clock: Clock,
-    /// What the writes of one transaction or batch may take in bytes; all prepared transactions together may take
-    /// four times as much. They are in memory until their commit, as a part of [`Options::memory_bytes`]. `None`: a
-    /// quarter of it. At most 4 GiB less 1 KiB, which a record of the log can hold. All open transactions together may
-    /// take half of [`Options::memory_bytes`], or this where it is more; those below 64 KiB do not count.
+    /// Limit for the writes of one transaction or batch, in bytes. `None`: a quarter of
+    /// [`Options::memory_bytes`].
+    ///
+    /// All prepared transactions together may take four times as much. The writes stay in memory
+    /// until their commit and count toward [`Options::memory_bytes`]. The limit is at most 4 GiB
+    /// less 1 KiB, the most that a log record can hold. All open transactions together may take
+    /// half of [`Options::memory_bytes`], or this limit if it is larger; those below 64 KiB do not
+    /// count.
     pub transaction_bytes: Option<usize>,
-    /// Bytes of old log segments, as allocated, that stay for [`crate::Database::changes`] after recovery needs them no
-    /// more. An open stream keeps what it has not read yet up to [`Options::memory_bytes`], also where this is 0.
+    /// Bytes of old log segments, as allocated, kept for [`crate::Database::changes`] after
+    /// recovery no longer needs them. An open stream keeps its unread segments up to
+    /// [`Options::memory_bytes`], even if this is 0.
     pub change_log_bytes: u64,
-    /// The most files of tables and large values that are open at a time, at least 16; others are closed and opened again
-    /// when they are read. `None`: half of the files that the process may have open (`RLIMIT_NOFILE`) when the database is
-    /// opened. Ten more are for the log and the manifest, and one or two for each thread that writes tables.
+    /// Maximum number of open files of tables and large values, at least 16. Others are closed, and
+    /// opened again when they are read.
+    ///
+    /// `None`: half of the files that the process may have open (`RLIMIT_NOFILE`) when the database
+    /// is opened. The log and the manifest need ten more, and each thread that writes tables one or
+    /// two.
     pub open_files: Option<usize>,
-    /// Is told what happens in the background.
+    /// Listener for background events.
     pub event_listener: Option<Arc<dyn EventListener>>,
 }
 
@@ -97,18 +114,19 @@ impl Default for Options {
     }
 }
 
-/// The smallest memory budget that leaves room for memtables and a cache.
+/// Smallest memory budget that leaves room for memtables and a cache.
 const MEMORY_BYTES_MIN: usize = 8 << 20;
 
-/// Fewer would be closed and opened at every turn.
+/// With fewer, almost every read would close one file and open another.
 const OPEN_FILES_MIN: usize = 16;
 
-/// A record of the log has room for this much and the id of a prepared transaction.
+/// Largest transaction that fits into a log record together with the id of a prepared transaction.
 pub(crate) const TRANSACTION_BYTES_MAX: usize = (1 << 32) - 1024;
 const _: () = assert!(TRANSACTION_BYTES_MAX + 300 < crate::wal::PAYLOAD_BYTES_MAX);
 
 impl Options {
-    /// Refuses values outside their documented ranges, naming the option. [`crate::Database::open`] does the same.
+    /// Refuses values outside their documented ranges with an error that names the option.
+    /// [`crate::Database::open`] makes the same check.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
-//! Files that nobody needs any more, and the thread that removes them.
+//! Removal of unused files on a thread of its own.
 //!
-//! The last user of a replaced table may be a client in the middle of a call. The file system takes tens of
-//! milliseconds to free a file's blocks and to tell the device; that happens when the file's last handle is closed, so
-//! name and handle go to the thread together and no client waits for either.
+//! The last user of a replaced table may be a client in the middle of a call. The file system takes
+//! tens of milliseconds to free a file's blocks and to discard them on the device, and does so when
+//! the last handle is closed. So the removal thread gets both the name and the handle, and no
+//! client waits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,22 +14,23 @@ use crate::sync::plain::{Condvar, Mutex};
 use crate::table::Leave;
 use crate::vfs::{Vfs, VfsFile};
 
-/// See the module.
+/// Queue of files to remove, see the module.
 pub(crate) struct Removals {
     vfs: Arc<dyn Vfs>,
     events: Arc<Events>,
-    /// Guards its fields. A leaf in the lock order, for files go wherever their last user is.
+    /// Guards its fields. A leaf in the lock order, because the last user of a file may hold any
+    /// lock.
     state: Mutex<State>,
-    /// Signals a file to remove, the end of a removal, or the end of the thread.
+    /// Signaled when a file is queued, when a removal ends, and when the thread has to stop.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     waiting: Vec<Removal>,
-    /// The thread is at work on files that are in `waiting` no more.
+    /// True while the thread removes files that it has taken from `waiting`.
     removing: bool,
-    /// There is a thread. Where there is none, whoever lets go of a file removes it.
+    /// True while the thread runs. Without it, the last user of a file removes the file.
     runs: bool,
     stop: bool,
 }
@@ -36,7 +38,7 @@ struct State {
 struct Removal {
     path: PathBuf,
     file: Arc<dyn VfsFile>,
-    /// Told to the listener.
+    /// Table to report to the event listener; `None` for value files.
     table: Option<TableId>,
 }
 
@@ -50,7 +52,7 @@ impl Removals {
         })
     }
 
-    /// What a file does that is to be removed when its last user lets go of it.
+    /// Returns the action that removes an obsolete file when its last user releases it.
     pub fn leave(self: &Arc<Removals>, path: PathBuf, table: Option<TableId>) -> Leave {
         let removals = Arc::clone(self);
         Box::new(move |file| removals.add(Removal { path, file, table }))
@@ -69,7 +71,7 @@ impl Removals {
     }
 
     fn remove(&self, removal: Removal) {
-        // A file that cannot be removed is moved aside at the next open.
+        // If removal fails, the next open moves the file aside.
         let _ = self.vfs.remove(&removal.path);
         drop(removal.file);
         if let Some(table) = removal.table {
@@ -77,7 +79,8 @@ impl Removals {
         }
     }
 
-    /// The thread: ends when it is told to and everything is removed. Calls `removed` after removals.
+    /// Runs the removal thread until it is stopped and everything is removed. Calls `removed` after
+    /// each round of removals.
     pub fn run(&self, removed: impl Fn()) {
         let mut state = self.state.lock();
         state.runs = true;
@@ -101,7 +104,7 @@ impl Removals {
         }
     }
 
-    /// Waits until the files are gone that had no user when this was called.
+    /// Waits until all files that had no user at the time of the call are removed.
     pub fn wait(&self) {
         let mut state = self.state.lock();
         while state.runs && (state.removing || !state.waiting.is_empty()) {
@@ -109,7 +112,7 @@ impl Removals {
         }
     }
 
-    /// Ends the thread once it has removed what waits.
+    /// Stops the thread once it has removed the queued files.
     pub fn stop(&self) {
         self.state.lock().stop = true;
         self.changed.notify_all();

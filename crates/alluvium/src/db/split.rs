@@ -1,13 +1,15 @@
-//! How groups come and go: a group whose last level grew is split at table borders, small neighbours without upper
-//! tables are joined. Pure edits over records.
+//! Splits and joins of groups: a group whose last level has grown is split at table borders, and
+//! small neighbors without upper tables are joined. Pure functions that return manifest edits.
 
 use crate::base::KeyspaceId;
 use crate::version::{GroupEdit, GroupState, Groups, TableRecord};
 
-/// About this many groups per keyspace once it is large: fewer make merges long, more make flushed tables small.
+/// Target number of groups in a large keyspace. Fewer groups make compactions long, more make
+/// flushed tables small.
 const GROUPS_AIM: u64 = 32;
 
-/// Lists a flushed table as newest upper table of every group that it reaches into. All of it lies `below` a key.
+/// Returns edits that list a flushed table as the newest upper table of every group that it
+/// overlaps. With `below`, the whole table lies below that key.
 pub(crate) fn upper_edits(
     keyspace: KeyspaceId,
     groups: &Groups,
@@ -29,9 +31,11 @@ pub(crate) fn upper_edits(
     first.into_iter().chain(later).map(add).collect()
 }
 
-/// Puts a merge's outputs into the group at `low` and, where they are too much for one group, into new groups to
-/// its right. `newer` upper tables of the group (newest first) go with every part that they reach into. `total` is
-/// the size of the keyspace's last level before the merge.
+/// Returns edits that put the outputs of a compaction into the group at `low`.
+///
+/// Outputs that are too large for one group go into new groups to its right. `newer` are the upper
+/// tables that stay in the group, newest first; each goes into every part that it overlaps. `total`
+/// is the size of the keyspace's last level before the compaction.
 pub(crate) fn plan_split(
     keyspace: KeyspaceId,
     low: &[u8],
@@ -42,7 +46,8 @@ pub(crate) fn plan_split(
 ) -> Vec<GroupEdit> {
     let aim = table_bytes.max(total / GROUPS_AIM);
     let bytes: u64 = outputs.iter().map(|r| r.file_bytes).sum();
-    // Split only what is clearly too large, and then into parts of about the aim: no flapping.
+    // Only a group that is clearly too large is split, into parts of about the target size. This
+    // avoids alternating splits and joins.
     let parts = if bytes > 2 * aim {
         bytes.div_ceil(aim)
     } else {
@@ -75,7 +80,8 @@ pub(crate) fn plan_split(
     edits
 }
 
-/// A group is split into parts that start at `lows`: its upper tables go with every part that they reach into.
+/// Distributes the upper tables of a group that is split into parts starting at `lows`: each table
+/// goes into every part that it overlaps.
 fn share_uppers(
     keyspace: KeyspaceId,
     lows: &[Vec<u8>],
@@ -104,18 +110,21 @@ fn share_uppers(
     edits
 }
 
-/// Whether a table that reaches into a group reaches into part `i` of those that start at `lows`.
+/// Returns true if a table that overlaps a group also overlaps part `i` of the parts starting at
+/// `lows`.
 fn reaches(lows: &[Vec<u8>], i: usize, table: &TableRecord) -> bool {
     let above = i == 0 || table.last_key >= lows[i];
     above && lows.get(i + 1).is_none_or(|high| table.first_key < *high)
 }
 
-/// A table and where it goes: as upper table with a run number, or, with `None`, into the last level.
+/// A table and its destination: an upper table with this run number, or the last level for `None`.
 pub(crate) type Placed = (Option<u64>, TableRecord);
 
-/// Whether a table can go straight into the last level: it lies in one group, and nothing there that is newer than the
-/// last level, tombstones included, shares a key with its range, nor does the last level itself. Groups for which
-/// `is_busy` holds are left to their merges.
+/// Returns true if a table can go straight into the last level.
+///
+/// The table must lie within one group and overlap no table of that group, neither an upper table
+/// (tombstones included) nor one of the last level. Groups for which `is_busy` returns true are
+/// left to their compactions.
 pub(crate) fn fits_last_level(
     groups: &Groups,
     table: &TableRecord,
@@ -131,9 +140,11 @@ pub(crate) fn fits_last_level(
     inside && groups[low].tables().all(apart) && !is_busy(low)
 }
 
-/// Puts tables of an ingest or a flush, in the order of their first keys, into the groups that they reach into. A group
-/// that they make too large is split, so that what they bring is merged in pieces. Tables that overlap lie together in
-/// one group.
+/// Returns edits that put tables of an ingest or a flush, sorted by first key, into the groups that
+/// they overlap.
+///
+/// A group that becomes too large is split, so that its new tables are compacted in pieces. Tables
+/// that overlap each other lie together in one group.
 pub(crate) fn plan_ingest(
     keyspace: KeyspaceId,
     groups: &Groups,
@@ -146,7 +157,7 @@ pub(crate) fn plan_ingest(
     let mut edits = Vec::new();
     for (low, group) in groups.iter() {
         let high = groups.high_of(low);
-        // Tables are in order, so those of one group stand together.
+        // Tables are sorted, so those of one group are adjacent.
         let from = tables.partition_point(|(_, t)| t.last_key < *low);
         let to = high.map_or(tables.len(), |high| {
             tables.partition_point(|(_, t)| &t.first_key[..] < high)
@@ -158,7 +169,7 @@ pub(crate) fn plan_ingest(
     edits
 }
 
-/// The part of [`plan_ingest`] that is about one group.
+/// Returns the edits of [`plan_ingest`] for one group.
 fn plan_group(
     keyspace: KeyspaceId,
     low: &[u8],
@@ -212,8 +223,8 @@ fn plan_group(
     edits
 }
 
-/// Where the parts start that a group is split into, its own low key first. Only keys at which no table of the last
-/// level and none of the ingested ones is cut.
+/// Returns the low keys of the parts that a group is split into, starting with its own low key. A
+/// part starts only at a key that cuts no table of the last level and no ingested table.
 fn part_lows(low: &[u8], group: &GroupState, tables: &[Placed], aim: u64) -> Vec<Vec<u8>> {
     let new = tables.iter().map(|(_, table)| table);
     let mut all: Vec<&TableRecord> = group.last.iter().chain(new).collect();
@@ -236,9 +247,11 @@ fn part_lows(low: &[u8], group: &GroupState, tables: &[Placed], aim: u64) -> Vec
     lows
 }
 
-/// Joins neighbours that are together no larger than a group should be: a queue leaves an empty group behind wherever
-/// it has been. Only groups for which `is_quiet` holds: without upper tables, which would become visible beyond the
-/// range in which they are up to date, and without a job.
+/// Returns edits that join neighboring groups whose total size does not exceed the target. A queue,
+/// for example, leaves empty groups where its rows have been.
+///
+/// Joins only groups for which `is_quiet` returns true: those without a job and without upper
+/// tables. Upper tables would become visible outside the range in which they are up to date.
 pub(crate) fn plan_joins(
     keyspace: KeyspaceId,
     groups: &Groups,
@@ -248,7 +261,8 @@ pub(crate) fn plan_joins(
     let bytes = |group: &GroupState| group.last.iter().map(|r| r.file_bytes).sum::<u64>();
     let aim = table_bytes.max(groups.last_bytes() / GROUPS_AIM);
     let mut edits = Vec::new();
-    // What the group to the left holds with all that joined it; `None` where it must stay as it is.
+    // Bytes of the group to the left, with all groups that joined it; `None` if it must stay as it
+    // is.
     let mut left: Option<u64> = None;
     for (low, group) in groups.iter() {
         let own = bytes(group);
@@ -328,7 +342,7 @@ mod tests {
         );
     }
 
-    /// Groups by low key, with upper and last-level tables.
+    /// Builds groups from low keys, with upper and last-level tables.
     fn groups(list: &[(&str, &[TableRecord], &[TableRecord])]) -> Groups {
         let group = |(low, upper, last): &(&str, &[TableRecord], &[TableRecord])| {
             let upper = upper.iter().map(|r| (r.id.0, r.clone())).collect();
@@ -375,7 +389,7 @@ mod tests {
         ];
         let plan = |aim| shown(&plan_ingest(KeyspaceId(1), &groups, &placed, aim));
         assert_eq!(plan(1000), "+last11 +up12 +up13 +up14 +last15 +up16 t+up16");
-        // Not at h or j: they lie inside table 2 of the last level.
+        // Not at h or j: these lie inside table 2 of the last level.
         assert_eq!(
             plan(100),
             "split |d split d|s split s|sx -last2 d+last2 d+up1 \

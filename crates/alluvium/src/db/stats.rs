@@ -1,4 +1,4 @@
-//! What the engine tells of itself.
+//! Statistics of an open database.
 
 use crate::db::memory::MemoryUse;
 use crate::db::shared::Shared;
@@ -6,14 +6,14 @@ use crate::db::store::Store;
 use crate::keyspace::estimate::estimate_rows;
 use crate::metrics::Counts;
 
-/// Sizes and counters of an open database. Counters count from its opening.
+/// Sizes and counters of an open database. Counters start at 0 when it is opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Each keyspace, by name.
+    /// Statistics of each keyspace, sorted by name.
     pub keyspaces: Vec<KeyspaceStats>,
-    /// What takes the memory budget.
+    /// Use of the memory budget.
     pub memory: MemoryUse,
-    /// Bytes of memtables waiting for their flush.
+    /// Bytes of sealed memtables that wait for their flush.
     pub sealed_bytes: u64,
     /// Bytes of decoded blocks in the cache.
     pub cache_used_bytes: u64,
@@ -21,67 +21,70 @@ pub struct Stats {
     pub cache_hits: u64,
     /// Block reads that read a file.
     pub cache_misses: u64,
-    /// Flushes installed.
+    /// Number of flushes installed.
     pub flushes: u64,
-    /// Merges installed.
+    /// Number of compactions installed.
     pub compactions: u64,
-    /// Bytes of tables written by flushes, merges and ingests.
+    /// Bytes of tables written by flushes, compactions and ingests.
     pub table_bytes_written: u64,
     /// Bytes of tables that ingests installed.
     pub ingested_bytes: u64,
-    /// Versions dropped because a newer one hid them from every reader.
+    /// Versions dropped because a newer version hides them from every reader.
     pub versions_shadowed: u64,
-    /// Inserts that met their delete above the last level: neither was rewritten.
+    /// Inserts that met their delete above the last level, so that compaction dropped both.
     pub pairs_cancelled: u64,
     /// Tombstones dropped at the last level.
     pub tombstones_dropped: u64,
     /// Commits that admission control delayed.
     pub delayed_commits: u64,
-    /// Their delays together, in microseconds.
+    /// Sum of these delays, in microseconds.
     pub delay_us: u64,
-    /// Commits that met the hard memory ceiling. Should be 0.
+    /// Commits that waited at the hard memory ceiling. Should be 0.
     pub ceiling_waits: u64,
-    /// How often a cursor at rest was made to let go of memtables and tables that a flush or merge had replaced.
+    /// Number of times that a resting cursor was made to release memtables and tables which a flush
+    /// or compaction had replaced.
     pub cursors_released: u64,
-    /// Bytes of log segments that recovery needs no more and that stay for streams of changes.
+    /// Bytes of log segments that recovery no longer needs and that are kept for streams of
+    /// changes.
     pub change_log_bytes: u64,
-    /// Rows that transactions and prepared transactions have locked now.
+    /// Number of row locks that transactions and prepared transactions hold now.
     pub row_locks: u64,
-    /// Jumps of the wall clock by more than a day: see [`crate::Event::ClockJump`].
+    /// Jumps of the wall clock by more than a day, see [`crate::Event::ClockJump`].
     pub clock_jumps: u64,
-    /// The last confirmed time, in milliseconds since 1970: compactions drop only rows that had expired by then. 0 where no
-    /// time was confirmed yet, and where no keyspace has rows that expire.
+    /// The last confirmed time, in milliseconds since 1970. Compactions drop only rows that had
+    /// expired by then. 0 if no time is confirmed yet, and if no keyspace has rows that expire.
     pub confirmed_time_ms: u64,
-    /// How long commits took, waiting in the queue and their sync included, delays not; in microseconds. Of commits that
-    /// wait for no sync one in 16 is timed and counted 16 times.
+    /// Durations of commits in microseconds, including the wait in the queue and the sync but not
+    /// admission delays. Of commits that wait for no sync, one in 16 is timed and counted 16 times.
     pub commit_us: Histogram,
-    /// How long syncs of the log took, those at a change of segments not included; in microseconds.
+    /// Durations of log syncs in microseconds, except for those at a change of segments.
     pub sync_us: Histogram,
-    /// How long flushes took, in microseconds.
+    /// Durations of flushes, in microseconds.
     pub flush_us: Histogram,
-    /// Bytes of the memtables of each flush.
+    /// Bytes of memtables per flush.
     pub flush_bytes: Histogram,
-    /// How long merges took, in microseconds.
+    /// Durations of compactions, in microseconds.
     pub compaction_us: Histogram,
-    /// Bytes of the tables that each merge wrote.
+    /// Bytes of tables written per compaction.
     pub compaction_bytes: Histogram,
 }
 
-/// Numbers counted by powers of two.
+/// Histogram with buckets at powers of two.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// Item `n` counts the numbers that need `n` bits: item 0 the zeros, item 1 the ones, item 2 twos and threes. The
-    /// last item counts all larger ones too.
+    /// Item `n` counts the values that need `n` bits: item 0 counts zeros, item 1 ones, item 2 twos
+    /// and threes. The last item also counts all larger values.
     pub counts: Vec<u64>,
 }
 
 impl Histogram {
-    /// How many numbers were counted.
+    /// Returns the number of values counted.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// A number that at least this share of all is not larger than, exact to a factor of two; `None` without any.
+    /// Returns an upper bound of the quantile `share` (0.0 to 1.0), exact to a factor of two.
+    /// `None` if no value was counted.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let wanted = (share * self.total() as f64).ceil().max(1.0) as u64;
         let mut counted = 0;
@@ -96,24 +99,24 @@ impl Histogram {
 /// Sizes of one keyspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyspaceStats {
-    /// Its name.
+    /// Name of the keyspace.
     pub name: String,
-    /// Bytes of its memtables.
+    /// Bytes of its memtables, active and sealed.
     pub memtable_bytes: u64,
-    /// Key ranges that it is divided into.
+    /// Number of groups: key ranges with their own tables.
     pub groups: u64,
-    /// Tables not yet merged into the last level.
+    /// Number of tables above the last level. A table counts once for each group that lists it.
     pub upper_tables: u64,
-    /// Their bytes.
+    /// Bytes of tables above the last level.
     pub upper_bytes: u64,
-    /// Tables of the last level.
+    /// Number of tables in the last level.
     pub last_tables: u64,
-    /// Their bytes.
+    /// Bytes of tables in the last level.
     pub last_bytes: u64,
-    /// Entries in tables, all versions and tombstones counted.
+    /// Entries in tables, including all versions and tombstones.
     pub table_entries: u64,
-    /// About how many rows it has: exact where each was written once and the deleted ones were merged away, otherwise
-    /// too many. See [`crate::Keyspace::estimate_range`].
+    /// Estimated number of rows. Exact if each row was written once and compaction has removed the
+    /// deleted ones, otherwise too high. See [`crate::Keyspace::estimate_range`].
     pub rows_estimate: u64,
 }
 
