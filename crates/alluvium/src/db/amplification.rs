@@ -1,69 +1,76 @@
-//! Read, write and space amplification of each keyspace, measured, and beside each number what the design predicts.
+//! Read, write and space amplification of each keyspace, measured and compared with the design's
+//! predictions.
 //!
-//! The predictions are the design's formulas with what the tree looks like now put in: the ratio of upper tables to
-//! last level `f`, the upper tables of a group `R`, the compression ratios `c` of upper tables and last level, and the
-//! share of new keys `i`. A number far from its prediction says that a workload is not what the design had in mind, or
-//! that the engine has a fault. `docs/guide/background.md` has the formulas and where they come from.
-//! Left out: the files of large values, whose bytes are in none of the numbers.
+//! Predictions are the formulas of the design, applied to the present tree: the ratio of upper
+//! tables to last level `f`, the upper tables of a group `R`, the compression ratios `c` of upper
+//! tables and last level, and the share of new keys `i`. A number far from its prediction means
+//! that the workload is not one the design assumes, or that the engine has a fault.
+//! `docs/guide/background.md` derives the formulas. Not included: value files, whose bytes are in
+//! none of the numbers.
 
 use crate::db::shared::Shared;
 use crate::keyspace::tree::Tree;
 use crate::version::group::Version;
 
-/// Amplification of all keyspaces since the database was opened: see [`crate::Database::amplification`].
+/// Amplification of all keyspaces since the database was opened, see
+/// [`crate::Database::amplification`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Amplification {
     /// Each keyspace, sorted by name.
     pub keyspaces: Vec<KeyspaceAmplification>,
-    /// Blocks looked at for each point read or seek of the whole database, the rows that scans read after their seek
-    /// included.
+    /// Blocks accessed per point read or seek, over the whole database. Includes the blocks that
+    /// scans read after their seek. `None` before the first read.
     pub blocks_per_read: Option<f64>,
-    /// Of them, how many were read from files.
+    /// Blocks read from files per point read or seek. `None` before the first read.
     pub file_blocks_per_read: Option<f64>,
 }
 
-/// A measured number and the one that the design predicts.
+/// A measured number and the design's prediction.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Compared {
-    /// `None` where nothing was counted yet.
+    /// Measured number; `None` if nothing was counted yet.
     pub measured: Option<f64>,
-    /// Formula of the design, with the present state put in.
+    /// The design's formula, applied to the present state.
     pub predicted: f64,
 }
 
-/// What reads, writes and space of one keyspace cost.
+/// Read, write and space amplification of one keyspace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct KeyspaceAmplification {
-    /// Its name.
+    /// Name of the keyspace.
     pub name: String,
-    /// Point reads.
+    /// Number of point reads.
     pub gets: u64,
-    /// Sources, memtables and tables, searched for each point read: those that filters did not rule out.
+    /// Memtables and tables searched per point read; those that filters ruled out do not count.
     pub get_sources: Compared,
-    /// Seeks of cursors.
+    /// Number of cursor seeks.
     pub seeks: u64,
-    /// Sources opened for each seek.
+    /// Memtables and tables opened per seek.
     pub seek_sources: Compared,
-    /// Bytes of keys and values written to the keyspace, those included that the opening replayed from the log.
+    /// Bytes of keys and values written to the keyspace, including those replayed from the log at
+    /// open.
     pub user_bytes: u64,
-    /// Its share of the log, for each user byte. Shared out by user bytes.
+    /// Log bytes per user byte. The log is attributed to keyspaces in proportion to their user
+    /// bytes.
     pub log_writes: Compared,
-    /// Bytes written by flushes for each user byte, but for what goes straight into the last level.
+    /// Bytes written by flushes per user byte, except for rows that go straight into the last
+    /// level.
     pub flush_writes: Compared,
-    /// Bytes written by merges of upper tables for each user byte.
+    /// Bytes written by compactions of upper tables per user byte.
     pub tier_writes: Compared,
-    /// Bytes written into the last level for each user byte, by merges and by flushes of rows that meet nothing.
+    /// Bytes written into the last level per user byte, by compactions and by flushes of rows that
+    /// overlap nothing.
     pub last_level_writes: Compared,
-    /// Bytes of its tables.
+    /// Bytes of the keyspace's tables.
     pub stored_bytes: u64,
-    /// What its live rows would take in the last level alone, estimated from counts: upper tables are taken to hold
-    /// updates, except for inserts, and each tombstone to hide one entry.
+    /// Estimated bytes of the live rows if they were all in the last level. Assumes that upper
+    /// tables hold updates, except for inserts, and that each tombstone hides one entry.
     pub live_bytes_estimate: u64,
-    /// Stored bytes for each live byte.
+    /// Stored bytes per live byte.
     pub space: Compared,
 }
 
-/// What the formulas need to know of a tree.
+/// Properties of a tree that the formulas need.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Shape {
     groups: u64,
@@ -83,18 +90,18 @@ struct Sums {
     tombstones: u64,
 }
 
-/// What the formulas need to know of the options.
+/// Options that the formulas need.
 #[derive(Debug, Clone, Copy)]
 struct Design {
     upper_fraction: f64,
     flush_bytes: f64,
-    /// False positives of a filter; 1 where there is none.
+    /// Rate of false positives of the filter; 1 without a filter.
     false_positives: f64,
 }
 
-/// At 10 bits for each key.
+/// Rate of false positives at 10 bits per key.
 const FALSE_POSITIVES: f64 = 0.01;
-/// Upper tables of one size that are merged into one.
+/// Number of upper tables of one size that are compacted into one.
 const TIER_WIDTH: f64 = 6.0;
 
 fn ratio(part: f64, whole: f64) -> Option<f64> {
@@ -122,7 +129,7 @@ impl Sums {
         sums
     }
 
-    /// Stored bytes for each byte of keys and values: `c`.
+    /// Returns `c`: stored bytes per byte of keys and values.
     fn compression(&self) -> Option<f64> {
         ratio(self.file_bytes as f64, self.raw_bytes as f64)
     }
@@ -145,7 +152,8 @@ impl Shape {
         self.upper.file_bytes + self.last.file_bytes
     }
 
-    /// `R`: sources above the last level, the active memtable included, as a mean over groups.
+    /// Returns `R`: sources above the last level, including the active memtable, as a mean over
+    /// groups.
     fn upper_sources(&self) -> f64 {
         1.0 + self.sealed as f64 + self.upper_tables as f64 / self.groups.max(1) as f64
     }
@@ -154,33 +162,33 @@ impl Shape {
         f64::from(u8::from(self.last.entries > 0))
     }
 
-    /// 1 + R x false positives: the table that holds the key, and filters that are wrong.
+    /// Returns `1 + R x false positives`: the table that holds the key, plus false positives.
     fn get_sources(&self, design: &Design) -> f64 {
         1.0 + self.upper_sources() * design.false_positives
     }
 
-    /// R + 1: a seek opens everything.
+    /// Returns `R + 1`: a seek opens every source.
     fn seek_sources(&self) -> f64 {
         self.upper_sources() + self.has_last()
     }
 
-    /// The share of new keys in upper tables: `i`.
+    /// Returns `i`: the share of new keys in upper tables.
     fn new_keys(&self) -> f64 {
         ratio(self.upper.inserts as f64, self.upper.entries as f64).unwrap_or(0.0)
     }
 
-    /// `c0`.
+    /// Returns `c0`: the compression ratio of upper tables.
     fn flush_writes(&self) -> f64 {
         self.upper.compression().unwrap_or(1.0)
     }
 
-    /// `log_K(upper bytes / flush unit)` rewrites.
+    /// Returns `log_K(upper bytes / flush unit)` rewrites.
     fn tier_writes(&self, design: &Design) -> f64 {
         let units = self.upper.file_bytes as f64 / self.groups.max(1) as f64 / design.flush_bytes;
         units.max(1.0).log(TIER_WIDTH) * self.flush_writes()
     }
 
-    /// `(1 / 2f + i) cl`.
+    /// Returns `(1 / 2f + i) cl`.
     fn last_level_writes(&self, design: &Design) -> f64 {
         let compression = self.last.compression().unwrap_or(1.0);
         (0.5 / design.upper_fraction + self.new_keys()) * compression
@@ -189,7 +197,7 @@ impl Shape {
     fn live_bytes(&self) -> u64 {
         let (upper, last) = (&self.upper, &self.last);
         let added = match last.entries {
-            // Nothing to update: what is in upper tables is all that there is.
+            // Without a last level there is nothing to update: upper tables hold all rows.
             0 => upper.entries.saturating_sub(upper.tombstones),
             _ => upper.inserts,
         };
@@ -200,7 +208,7 @@ impl Shape {
         (entry_bytes.unwrap_or(0.0) * live as f64) as u64
     }
 
-    /// `1 + f g`, where at most all of the upper data is stale: `g` is 1.
+    /// Returns `1 + f g`. At most all upper data is stale, so `g` is 1.
     fn space(&self) -> f64 {
         1.0 + ratio(self.upper.file_bytes as f64, self.last.file_bytes as f64).unwrap_or(0.0)
     }
@@ -235,7 +243,7 @@ fn of_tree(shared: &Shared, tree: &Tree, log_bytes: f64) -> KeyspaceAmplificatio
         user_bytes,
         log_writes: Compared {
             measured: (user_bytes > 0).then_some(log_bytes),
-            // Records that do not pack: the rows themselves.
+            // Rows whose records do not compress.
             predicted: 1.0,
         },
         flush_writes: written(counters.flushed_bytes.get(), shape.flush_writes()),
@@ -291,7 +299,7 @@ mod tests {
             upper: sums(7_200, 72),
             last: sums(28_800, 0),
         };
-        // Active, sealed, four tables in each group.
+        // Active memtable, sealed memtable, and four tables in each group.
         assert_eq!(shape.upper_sources(), 6.0);
         assert_eq!(shape.get_sources(&design), 1.06);
         assert_eq!(shape.seek_sources(), 7.0);

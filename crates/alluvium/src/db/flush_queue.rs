@@ -1,8 +1,9 @@
-//! What waits for the flusher, and who waits for the flusher.
+//! Queue of sealed generations for the flush thread, and waits for flushes.
 //!
-//! Generations are numbered as they are queued and flushed in that order, so that waiting is "until number n is in
-//! tables", whatever is queued meanwhile. A flush that failed before it changed anything, because the device is full or
-//! the system refused it a file, is tried again; every caller that waits for it gets its error and may call again.
+//! Generations are numbered as they are queued, and flushed in that order. A wait is therefore
+//! "until generation n is in tables", whatever is queued meanwhile. A flush may fail before it
+//! changes anything, because the device is full or the system refused it a file. Such a flush is
+//! tried again; every caller that waits for it gets its error and may call again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,12 +15,12 @@ use crate::commit::SealedGeneration;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 
-/// See the module.
+/// Queue of the flush thread, see the module.
 #[derive(Default)]
 pub(crate) struct FlushQueue {
-    /// Guards what waits for the flusher. Never held across I/O; nothing is locked under it.
+    /// Guards the queue. Never held across I/O, and no lock is taken under it.
     state: Mutex<Flushes>,
-    /// Signals a change of `state`, of the poison, or the end.
+    /// Signaled when `state` changes, the database is poisoned, or the flush thread has to stop.
     changed: Condvar,
 }
 
@@ -27,33 +28,36 @@ pub(crate) struct FlushQueue {
 struct Flushes {
     sealed: VecDeque<SealedGeneration>,
     sealed_bytes: usize,
-    /// Number of the newest generation queued, of the newest in tables, and of the newest somebody waits for.
+    /// Numbers of the newest generation queued, the newest in tables, and the newest that a caller
+    /// wants flushed.
     queued: u64,
     flushed: u64,
     wanted: u64,
-    /// Number of requests for a flush: a new one ends the flusher's pause after a failure.
+    /// Number of requests for a flush: a new one ends the flush thread's pause after a failure.
     asked: u64,
-    /// Number of tries that failed without a change, and the last error, if none has ended well since.
+    /// Number of flushes that failed without a change, and the last error unless a flush has
+    /// succeeded since.
     failed: (u64, Option<Error>),
     stop: bool,
 }
 
-/// So many generations are flushed however small they are: readers ask each memtable.
+/// Number of generations that are flushed however small they are: readers search each memtable.
 const GENERATIONS_MAX: usize = 32;
 
-/// Between two tries of background work that failed without a change.
+/// Interval between two tries of background work that failed without a change.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Flushes {
-    /// Asks for a flush of everything up to generation `wanted`. Returns how many tries had failed so far.
+    /// Requests a flush of everything up to generation `wanted`. Returns the number of failed tries
+    /// so far.
     fn ask(&mut self, wanted: u64) -> u64 {
         self.wanted = self.wanted.max(wanted);
         self.asked += 1;
         self.failed.0
     }
 
-    /// Checks that every waiter makes before it sleeps again. Only tries after the first `known` count: an older failure
-    /// says nothing about the next try.
+    /// Returns an error if waiting is pointless; every waiter checks this before it sleeps again.
+    /// Only tries after the first `known` count: an older failure says nothing about the next try.
     fn check(&self, shared: &Shared, known: u64) -> Result<()> {
         shared.poison.check()?;
         if let (tries, Some(error)) = &self.failed
@@ -70,7 +74,7 @@ impl Flushes {
 }
 
 impl Shared {
-    /// Hands a sealed generation to the flusher.
+    /// Queues a sealed generation for the flush thread.
     pub fn queue_flush(&self, generation: SealedGeneration) {
         let mut flushes = self.flushes.state.lock();
         flushes.queued += 1;
@@ -79,8 +83,10 @@ impl Shared {
         self.flushes.changed.notify_all();
     }
 
-    /// Waits while sealed memtables are at the hard ceiling. Fails where they cannot be flushed at the moment, and with
-    /// `Closed` as soon as the database closes, which waits for the log that the caller holds.
+    /// Waits while sealed memtables are at the hard ceiling.
+    ///
+    /// Fails if they cannot be flushed now. Fails with `Closed` as soon as the database closes,
+    /// because close waits for the log that the caller holds.
     pub fn wait_for_flush_below_ceiling(&self) -> Result<()> {
         let mut flushes = self.flushes.state.lock();
         if flushes.sealed_bytes < self.plan().ceiling_bytes() {
@@ -98,7 +104,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits until everything sealed so far is in tables.
+    /// Waits until all sealed generations are in tables.
     pub fn wait_for_flushes(&self) -> Result<()> {
         let mut flushes = self.flushes.state.lock();
         let target = flushes.queued;
@@ -111,9 +117,10 @@ impl Shared {
         self.poison.check()
     }
 
-    /// Waits for what is sealed if the last try failed. A call that seals for a flush asks this first: on top of
-    /// memtables that cannot be flushed, those of more and more calls would only pile up, past every commit's look at
-    /// the ceiling.
+    /// If the last flush failed, waits until all sealed generations are in tables.
+    ///
+    /// Calls that seal for a flush do this first. Otherwise repeated calls would pile up memtables
+    /// that cannot be flushed, past the ceiling that only commits check.
     pub fn wait_for_flushes_after_failure(&self) -> Result<()> {
         if self.flush_has_failed() {
             self.wait_for_flushes()
@@ -122,13 +129,13 @@ impl Shared {
         }
     }
 
-    /// Returns true if the last try failed.
+    /// Returns true if the last flush failed.
     pub fn flush_has_failed(&self) -> bool {
         self.flushes.state.lock().failed.1.is_some()
     }
 
-    /// Sends what is in memory to the flusher, for background work: a failure is known to the poison, or has changed
-    /// nothing.
+    /// Seals the active memtables and requests a flush, for background work. A failure has poisoned
+    /// the database or changed nothing.
     pub fn seal_and_flush(&self) {
         let mut log = self.log.lock();
         if self.check_open().is_ok() && log.seal(self).is_ok() {
@@ -137,7 +144,7 @@ impl Shared {
         }
     }
 
-    /// Asks for a flush of everything sealed so far, without waiting for it.
+    /// Requests a flush of all sealed generations, without waiting for it.
     pub fn want_flush(&self) {
         let mut flushes = self.flushes.state.lock();
         let queued = flushes.queued;
@@ -145,7 +152,8 @@ impl Shared {
         self.flushes.changed.notify_all();
     }
 
-    /// The flusher's next work, oldest first: all that is sealed, once that is worth a flush. `None`: stop.
+    /// Waits until a flush is worthwhile and returns all sealed generations, oldest first. `None`
+    /// tells the flush thread to stop.
     pub fn next_flush(&self) -> Option<Vec<SealedGeneration>> {
         let mut flushes = self.flushes.state.lock();
         let mut trimmed = false;
@@ -161,7 +169,8 @@ impl Shared {
                 return Some(flushes.sealed.drain(..).collect());
             }
             if !trimmed && !self.cache.is_within() {
-                // Memtables have taken from the cache, which nobody may be reading.
+                // Memtables have taken memory from the cache, which may shrink only here if no
+                // client reads.
                 MutexGuard::unlocked(&mut flushes, || self.cache.trim());
                 trimmed = true;
                 continue;
@@ -171,7 +180,7 @@ impl Shared {
         }
     }
 
-    /// The flusher's word that these generations are in tables.
+    /// Records that these generations are in tables.
     pub fn flush_done(&self, generations: &[SealedGeneration]) {
         let mut flushes = self.flushes.state.lock();
         flushes.flushed += generations.len() as u64;
@@ -180,26 +189,26 @@ impl Shared {
         self.flushes.changed.notify_all();
     }
 
-    /// The flusher's word that a try failed and nothing has changed.
+    /// Records that a flush failed without a change.
     pub fn flush_failed(&self, error: Error) {
         let mut flushes = self.flushes.state.lock();
         flushes.failed = (flushes.failed.0 + 1, Some(error));
         self.flushes.changed.notify_all();
     }
 
-    /// Wakes everybody who waits here, after the database was poisoned.
+    /// Wakes all threads that wait for flushes, after the database was poisoned.
     pub fn wake_after_poison(&self) {
         self.look_at_flushes();
     }
 
-    /// Wakes everybody who waits here: something that they look at has changed.
+    /// Wakes all threads that wait for flushes, because a condition that they check has changed.
     pub fn look_at_flushes(&self) {
-        // Under the mutex: a waiter that has just looked is asleep when this notifies.
+        // Under the mutex: a thread that has just checked is asleep when this notifies it.
         drop(self.flushes.state.lock());
         self.flushes.changed.notify_all();
     }
 
-    /// Waits a moment before background work that failed is tried again; false when there is no point,
+    /// Waits before failed background work is tried again. Returns false if a retry is pointless
     /// because the database closes or is poisoned.
     pub fn pause_before_retry(&self) -> bool {
         let until = Instant::now() + RETRY_AFTER;
@@ -223,8 +232,8 @@ impl Shared {
         }
     }
 
-    /// For merges: waits while sealed memtables slow writers down, so that the flusher has cores and device to itself,
-    /// but no longer than `most`.
+    /// Delays a compaction while sealed memtables slow writers down, so that the flush thread has
+    /// the cores and the device to itself. Waits no longer than `most`.
     pub fn let_flush_go_first(&self, most: Duration) {
         let mut flushes = self.flushes.state.lock();
         let until = Instant::now() + most;
@@ -236,18 +245,19 @@ impl Shared {
         }
     }
 
-    /// Bytes of memtables that wait for their flush.
+    /// Returns the bytes of memtables that wait for their flush.
     pub fn sealed_bytes(&self) -> usize {
         self.sealed().1
     }
 
-    /// How many generations were ever sealed, and the bytes of those that wait for their flush.
+    /// Returns the number of generations sealed since the open, and the bytes of those that wait
+    /// for their flush.
     pub fn sealed(&self) -> (u64, usize) {
         let flushes = self.flushes.state.lock();
         (flushes.queued, flushes.sealed_bytes)
     }
 
-    /// Ends the flusher and everybody who waits for it.
+    /// Stops the flush thread and ends all waits for it.
     pub fn stop_flusher(&self) {
         self.flushes.state.lock().stop = true;
         self.flushes.changed.notify_all();

@@ -1,4 +1,4 @@
-//! The tables of a flush take the place of its memtables.
+//! Installing a flush: its tables replace its memtables.
 
 use crate::sync::collections::HashSet;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::keyspace::tree::Tree;
 use crate::range_deletes::RangeDeletes;
 use crate::version::{GroupEdit, GroupState, VersionEdit};
 
-/// What a flush produced for one keyspace.
+/// Output of a flush for one keyspace.
 pub(crate) struct FlushedTree<'a> {
     pub tree: Arc<Tree>,
-    /// The memtables that the tables replace.
+    /// Memtables that the tables replace.
     pub memtables: Vec<Arc<TreeMemtable>>,
-    /// At most one for each group.
+    /// New upper tables, at most one for each group.
     pub upper: Vec<NewTable>,
-    /// Those that have their range of keys to themselves: see `flush/straight.rs`.
+    /// New last-level tables, which overlap nothing else: see `flush/straight.rs`.
     pub last: Vec<NewTable>,
-    /// The groups that these belong to.
+    /// Claims of the groups that the last-level tables belong to.
     pub claims: Vec<Claim<'a>>,
 }
 
@@ -35,14 +35,14 @@ impl FlushedTree<'_> {
         discard(shared, &self.last);
     }
 
-    /// Whether the group that starts at `low` gets tables into its last level.
+    /// Returns true if the group at `low` gets last-level tables.
     fn has_claimed(&self, low: &[u8]) -> bool {
         self.claims.iter().any(|claim| claim.low() == low)
     }
 }
 
 impl Shared {
-    /// Installs the tables of a flush, of which `last` is the newest generation, and forgets its memtables and log
+    /// Installs the tables of a flush up to generation `last`, and releases its memtables and log
     /// segments.
     pub fn install_flush(
         &self,
@@ -89,8 +89,9 @@ impl Shared {
         }
         store.release_unnamed(self);
         drop(store);
-        // Without the log's mutex, whose holder may be waiting for this flush: whoever is just going to sleep until
-        // something is durable hears of it from the next sync of the log.
+        // Called without the log's mutex, because its holder may wait for this flush. A thread that
+        // is about to sleep until something is durable may miss this, and wakes up at the next sync
+        // of the log.
         self.note_durable(last_seqno);
         live.iter()
             .for_each(|flush| self.release_cursors(&flush.tree));
@@ -101,8 +102,9 @@ impl Shared {
     }
 }
 
-/// The edits of a flushed keyspace. Groups are joined here and nowhere else: the only flusher has written its tables,
-/// so no table is on its way that was cut at a border which disappears.
+/// Returns the manifest edits of a flushed keyspace. Groups are joined only here: the one flush
+/// thread has just written its tables, so no unfinished table was cut at a border that a join
+/// removes.
 fn flush_edits(
     shared: &Shared,
     store: &Store,
@@ -135,12 +137,13 @@ fn flush_edits(
     edits
 }
 
-/// Removes last-level tables of which a flushed range delete hides every entry from everybody: their space comes back
-/// without a merge. A merge that reads one of them at this moment fails at its install, and is made again.
+/// Returns edits that remove last-level tables if a flushed range delete hides all their entries
+/// from every reader: their space is freed without a compaction. A compaction that reads one of
+/// them now fails at its install and is started again.
 fn hidden_last(shared: &Shared, store: &Store, flush: &FlushedTree<'_>) -> Vec<GroupEdit> {
     let mut ranges = RangeDeletes::default();
     for table in &flush.upper {
-        // Parts of one flush, in key order.
+        // The tables are parts of one flush, in key order.
         let own = table.table.range_deletes();
         own.iter().for_each(|own| ranges.append(own));
     }

@@ -1,13 +1,15 @@
-//! How ingested tables come into the tree: all at one place in the commit order, in one edit of the manifest.
+//! Installing an ingest: all its tables enter the tree at one position in the commit order, with
+//! one manifest edit.
 //!
-//! Their rows carry no sequence number of their own. The manifest gives each table the number of the ingest, and
-//! readers and merges take the larger of the two, so a snapshot that is older does not see them. Readers ask memtables
-//! before tables, so at that moment the keyspaces in question must have none with rows in it: what they had is
-//! flushed before, and once more under the log's lock, where nothing can be added any more.
+//! Ingested rows have no sequence number of their own. The manifest gives each table the number of
+//! the ingest, and readers and compactions use the larger of the two, so older snapshots do not see
+//! the rows. Readers search memtables before tables, so at that moment the affected keyspaces must
+//! have no rows in memtables. These are flushed first, and once more under the log's lock, where no
+//! row can be added.
 //!
-//! Order: tables written, synced and their directory synced (by the caller), memtables flushed, marker in the log, log
-//! synced up to it, edit synced, trees replaced, number published. A crash before the edit is durable leaves files that
-//! nothing names; replay skips the marker.
+//! Order: tables written, synced and their directory synced (by the caller), memtables flushed,
+//! marker in the log, log synced up to it, edit synced, trees replaced, number published. A crash
+//! before the edit is durable leaves files that nothing names; replay skips the marker.
 
 use std::sync::Arc;
 
@@ -24,13 +26,13 @@ use crate::error::Result;
 use crate::keyspace::tree::Tree;
 use crate::version::VersionEdit;
 
-/// What an ingest brings for one keyspace: complete tables in key order, without overlaps.
+/// Tables of an ingest for one keyspace: complete, in key order, without overlaps.
 pub(crate) struct IngestedTree {
     pub tree: Arc<Tree>,
     pub tables: Vec<NewTable>,
 }
 
-/// Where an ingest ended up.
+/// Result of an installed ingest.
 #[derive(Default)]
 pub(crate) struct Installed {
     pub seqno: SeqNo,
@@ -41,14 +43,16 @@ pub(crate) struct Installed {
 impl Shared {
     /// Installs the tables of an ingest, or discards them. The caller has synced the directory.
     pub fn install_ingest(&self, trees: &[IngestedTree]) -> Result<Installed> {
-        // A checkpoint takes the tables as they are: they must not hold an ingest behind the commit that it stands for.
+        // A checkpoint captures the tables as they are. They must not contain an ingest newer than
+        // the checkpoint's commit.
         let _no_capture = self.drops.lock();
         let mut log = self.log.lock();
         let seqno = self.make_place(&mut log, trees).inspect_err(|_| {
             trees.iter().for_each(|t| discard(self, &t.tables));
         })?;
         let last_level_bytes = self.place(trees, seqno);
-        // Also where the edit found no space: the number is in the log, and nothing has it.
+        // Published even if the edit found no space: the number is in the log, and nothing else has
+        // it.
         self.publish(seqno);
         drop(log);
         let trees = trees.iter().map(|t| &t.tree);
@@ -61,11 +65,12 @@ impl Shared {
         })
     }
 
-    /// Empties the memtables that would hide the tables and takes a number for them, which nobody sees yet.
+    /// Flushes the memtables that would hide the tables, and reserves an unpublished sequence
+    /// number for them.
     fn make_place(&self, log: &mut Log, trees: &[IngestedTree]) -> Result<SeqNo> {
         self.check_writable()?;
         trees.iter().try_for_each(|t| t.tree.check())?;
-        // Without a log the edit, which is durable at once, must not overtake commits before it.
+        // Without a log, the edit is durable at once and must not overtake earlier commits.
         let unlogged = self.options.durability == Durability::None;
         if unlogged || trees.iter().any(|t| t.tree.load().has_memtable_rows()) {
             self.wait_for_flushes_after_failure()?;
@@ -75,7 +80,7 @@ impl Shared {
         log.mark_ingest(self, &marker(trees))
     }
 
-    /// Installs the tables at `seqno`. Returns how many of their bytes are in the last level.
+    /// Installs the tables at `seqno`. Returns their bytes in the last level.
     fn place(&self, trees: &[IngestedTree], seqno: SeqNo) -> Result<u64> {
         let mut store = self.store.lock();
         let mut edit = VersionEdit {
@@ -102,7 +107,8 @@ impl Shared {
             tables.for_each(|t| t.table.raise_seqnos(seqno));
             store.add_tables(&ingested.tables);
             let version = store.next_version(&ingested.tree);
-            // Before its number is published: rows come to life that no put announces.
+            // Before the number is published: the ingest brings rows into dead intervals without a
+            // put.
             ingested.tree.dead.clear(seqno);
             ingested.tree.change(|state| {
                 debug_assert!(
@@ -116,8 +122,8 @@ impl Shared {
         Ok(last_level_bytes)
     }
 
-    /// The last level for tables that have their range to themselves, a new upper run each for the others: two of
-    /// them may come into one group, which lists a run once.
+    /// Assigns the last level to tables that overlap no other table, and a new upper run to each of
+    /// the others: two of them may go into the same group, which lists a run only once.
     fn choose_levels(&self, store: &mut Store, of: &IngestedTree, seqno: SeqNo) -> Vec<Placed> {
         let mut placed = Vec::with_capacity(of.tables.len());
         for table in &of.tables {
@@ -133,7 +139,7 @@ impl Shared {
     }
 }
 
-/// What came for each keyspace.
+/// Returns the log marker with the rows and tables of each keyspace.
 fn marker(trees: &[IngestedTree]) -> Vec<u8> {
     let parts: Vec<IngestedPart> = trees
         .iter()

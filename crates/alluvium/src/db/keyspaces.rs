@@ -1,6 +1,7 @@
-//! The keyspaces of a database: made, found, changed and dropped.
+//! Keyspaces of a database: creation, lookup, change of options, and drop.
 //!
-//! A change is a marker in the log, between the commits before and after it, and an edit of the manifest.
+//! A change writes a marker into the log, between the commits before and after it, and then an edit
+//! of the manifest.
 
 use std::sync::Arc;
 
@@ -18,17 +19,20 @@ use crate::version::group::Version;
 use crate::version::{KeyspaceRecord, VersionEdit};
 
 impl Database {
-    /// The keyspace of this name, created with `options` if there is none. The options of one that exists stay.
+    /// Returns the keyspace of this name, and creates it with `options` if there is none. The
+    /// options of an existing keyspace stay.
     ///
-    /// Creating is durable when the call returns, at every durability level. It costs a sync of the log and one of the
-    /// manifest, for which commits wait; to create many, [`Database::keyspaces`] costs no more. Taking a handle of one that
-    /// exists costs a look into a map.
+    /// A new keyspace is durable when the call returns, at every durability level. Creating it
+    /// costs a sync of the log and one of the manifest, and commits wait for them;
+    /// [`Database::keyspaces`] creates many for the same cost. For an existing keyspace the call
+    /// costs one map lookup.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for options out of range, also where the keyspace exists, and for a name of more than
-    /// [`KEYSPACE_NAME_BYTES_MAX`] bytes, and where 2^32 - 2 keyspaces were created before; `ReadOnly` where it would have to be
-    /// created; `NoSpace` where nothing changed; `Poisoned`, `Closed`, `Io`.
+    /// `InvalidArgument` for options out of range, even if the keyspace exists; for a name of more
+    /// than [`KEYSPACE_NAME_BYTES_MAX`] bytes; and if 2^32 - 2 keyspaces were created before.
+    /// `ReadOnly` if it would have to be created. `NoSpace` if nothing changed. `Poisoned`,
+    /// `Closed`, `Io`.
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         self.shared().check_open()?;
         options.check()?;
@@ -43,11 +47,13 @@ impl Database {
         Ok(keyspaces.swap_remove(0))
     }
 
-    /// The keyspaces of these names, in this order. Those that do not exist are created with their options, all of them or,
-    /// after an error, none; the options of those that exist stay. Of a name that is given twice the first options count.
+    /// Returns the keyspaces of these names, in this order.
     ///
-    /// Creating any number of keyspaces costs one sync of the log and one of the manifest, as creating one does. Durability
-    /// and errors as [`Database::keyspace`].
+    /// Missing keyspaces are created with their options: all of them or, after an error, none. The
+    /// options of existing keyspaces stay. If a name is given twice, its first options count.
+    ///
+    /// Creating any number of keyspaces costs one sync of the log and one of the manifest, the same
+    /// as creating one. Durability and errors as for [`Database::keyspace`].
     pub fn keyspaces<N: AsRef<str>>(
         &self,
         wanted: &[(N, KeyspaceOptions)],
@@ -68,13 +74,13 @@ impl Database {
         if !missing.is_empty() {
             create(shared, &mut log, &missing)?;
         }
-        // Under the log's mutex: nothing is dropped meanwhile.
+        // Under the log's mutex no keyspace is dropped meanwhile.
         let keyspaces = self.all_existing(wanted);
         drop(log);
         keyspaces.ok_or(Error::Closed)
     }
 
-    /// The keyspaces of these names, if all of them exist.
+    /// Returns the keyspaces of these names, if all of them exist.
     fn all_existing<N: AsRef<str>>(
         &self,
         wanted: &[(N, KeyspaceOptions)],
@@ -87,7 +93,7 @@ impl Database {
         wanted.iter().map(keyspace).collect()
     }
 
-    /// Those that do not exist, each name once.
+    /// Returns the names without a keyspace, each once, with their options.
     fn missing<'a, N: AsRef<str>>(
         &self,
         wanted: &'a [(N, KeyspaceOptions)],
@@ -101,14 +107,14 @@ impl Database {
             .collect()
     }
 
-    /// The keyspace of this name, if there is one. Fails only with `Closed`.
+    /// Returns the keyspace of this name, if there is one. Fails only with `Closed`.
     pub fn existing_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
         self.shared().check_open()?;
         let tree = self.shared().catalog.read().get(name).cloned();
         Ok(tree.map(|tree| Keyspace::new(self.clone(), tree)))
     }
 
-    /// The names of all keyspaces, sorted. Fails only with `Closed`.
+    /// Returns the names of all keyspaces, sorted. Fails only with `Closed`.
     pub fn keyspace_names(&self) -> Result<Vec<String>> {
         self.shared().check_open()?;
         let mut names: Vec<String> = self.shared().catalog.read().keys().cloned().collect();
@@ -116,13 +122,16 @@ impl Database {
         Ok(names)
     }
 
-    /// Drops a keyspace with everything in it. Durable when the call returns. Its space comes back as soon as
-    /// calls that are under way have ended; its handles and open cursors get `KeyspaceDropped` from now on.
+    /// Drops a keyspace with everything in it.
+    ///
+    /// Durable when the call returns. Its disk space is freed as soon as the calls in progress have
+    /// ended. From now on its handles and open cursors return `KeyspaceDropped`.
     ///
     /// # Errors
     ///
-    /// `KeyspaceInUse` while a prepared transaction writes to it; `KeyspaceDropped` if it is gone already;
-    /// `InvalidArgument` for a keyspace of another database; `NoSpace` where nothing changed; otherwise as for a write.
+    /// `KeyspaceInUse` while a prepared transaction writes to it. `KeyspaceDropped` if it is
+    /// already dropped. `InvalidArgument` for a keyspace of another database. `NoSpace` if nothing
+    /// changed. Otherwise as for a write.
     pub fn drop_keyspace(&self, keyspace: &Keyspace) -> Result<()> {
         let shared = self.shared();
         shared.check_writable()?;
@@ -140,7 +149,7 @@ impl Database {
             });
         }
         if shared.options.durability == Durability::None {
-            // Without a log the drop, which is durable at once, must not overtake commits before it.
+            // Without a log, the drop is durable at once and must not overtake earlier commits.
             shared.wait_for_flushes_after_failure()?;
             log.seal(shared)?;
             shared.wait_for_flushes()?;
@@ -159,7 +168,7 @@ impl Database {
         log.trees.remove(&tree.id);
         shared.catalog.write().remove(&tree.name);
         store.release_unnamed(shared);
-        // The handles that are left keep an empty tree: its files are free to go.
+        // Remaining handles keep an empty tree, so its files can be removed.
         tree.change(|state| {
             state.active = None;
             state.sealed.clear();
@@ -167,12 +176,12 @@ impl Database {
         });
         drop((store, log));
         shared.release_cursors(tree);
-        // After the cursors, for what they held.
+        // After the cursors, so that the files they held are removed too.
         shared.removals.wait();
         Ok(())
     }
 
-    /// See [`Keyspace::set_options`].
+    /// Changes the options, see [`Keyspace::set_options`].
     pub(crate) fn change_options(&self, tree: &Tree, options: KeyspaceOptions) -> Result<()> {
         options.check()?;
         let shared = self.shared();
@@ -208,7 +217,7 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Creates keyspaces, none of which exists: a marker in the log for each, one edit of the manifest for all.
+/// Creates keyspaces that do not exist yet: one log marker for each, one manifest edit for all.
 fn create(shared: &Shared, log: &mut Log, missing: &[(&str, &KeyspaceOptions)]) -> Result<()> {
     let mut store = shared.store.lock();
     let first = store.state().next_keyspace;

@@ -1,8 +1,9 @@
-//! Log segments that recovery needs no more, and which of them stay for readers of changes.
+//! Old log segments: recovery no longer needs them, but some are kept for readers of changes.
 //!
-//! The newest ones stay: as many as [`crate::Options::change_log_bytes`] allows, and for open readers that still need
-//! them more, up to a limit of their own. What goes, goes from the oldest on, so what is left is always one piece of the
-//! log. Recovery, verification, repairs and copies begin at the oldest needed segment and never look at these.
+//! The newest ones stay, as many as [`crate::Options::change_log_bytes`] allows. Open readers keep
+//! more if they still need them, up to a separate limit. Segments are deleted from the oldest on,
+//! so the rest is always one contiguous part of the log. Recovery, verification, repairs and copies
+//! begin at the oldest needed segment and never read old ones.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,36 +14,36 @@ use crate::base::SegmentId;
 use crate::db::shared::Shared;
 use crate::wal::parse_segment_name;
 
-/// See the module.
+/// Pins of open readers and the size of the kept segments, see the module.
 #[derive(Default)]
 pub(crate) struct OldSegments {
-    /// Guards the list of open readers. A leaf, held for a look.
+    /// Guards the list of open readers. A leaf in the lock order, held briefly.
     readers: Mutex<Vec<Weak<AtomicU64>>>,
-    /// Bytes of the segments that stayed at the last trim. Relaxed: for statistics.
+    /// Bytes of the segments kept at the last trim. Relaxed: only for statistics.
     kept_bytes: AtomicU64,
 }
 
-/// One reader's claim: the oldest segment that it needs. Ends with its last owner.
+/// Claim of one reader: the oldest segment that it needs. It ends with its last owner.
 pub(crate) struct SegmentPin(Arc<AtomicU64>);
 
 impl SegmentPin {
-    /// Moves the claim. Relaxed: a trim that reads the old one keeps a segment too many.
+    /// Moves the claim. Relaxed: a trim that reads the old value keeps a segment too many.
     pub fn advance(&self, segment: SegmentId) {
         self.0.store(segment.0, Ordering::Relaxed);
     }
 }
 
-/// How many bytes of old segments may stay.
+/// Limits for the bytes of old segments.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// For whoever may come.
+    /// Limit without open readers, for future readers.
     kept_bytes: u64,
-    /// For open readers.
+    /// Limit for segments that open readers need.
     pinned_bytes: u64,
 }
 
 impl OldSegments {
-    /// Registers a reader that needs everything there is until it says otherwise.
+    /// Registers a reader that needs every present segment until it advances its pin.
     pub fn pin_all(&self) -> SegmentPin {
         let pin = Arc::new(AtomicU64::new(0));
         let mut readers = self.readers.lock();
@@ -64,9 +65,11 @@ impl OldSegments {
 }
 
 impl Shared {
-    /// Deletes the log segments before `oldest_needed` that nobody needs any more. Called by one thread at a time.
+    /// Deletes the log segments before `oldest_needed` that are not kept. Called by one thread at a
+    /// time.
     pub fn trim_log(&self, oldest_needed: SegmentId) {
-        // What cannot be listed or removed now is removed after the next flush or at the next open.
+        // Segments that cannot be listed or removed now are removed after the next flush or at the
+        // next open.
         let names = self.vfs.list(&self.dir).unwrap_or_default();
         let ids = names.iter().filter_map(|name| parse_segment_name(name));
         let mut old: Vec<SegmentId> = ids.filter(|&id| id < oldest_needed).collect();
@@ -91,14 +94,14 @@ impl Shared {
         self.old_segments.kept_bytes.store(kept, Ordering::Relaxed);
     }
 
-    /// The length of a segment; 0 where it cannot be told.
+    /// Returns the length of a segment; 0 if it cannot be read.
     fn len_of(&self, segment: SegmentId) -> u64 {
         let file = self.vfs.open_read(&self.path(segment.to_string()));
         file.and_then(|file| file.len()).unwrap_or(0)
     }
 }
 
-/// The index of the first of these segments, oldest first, that stays.
+/// Returns the index of the first segment to keep; `old` starts with the oldest.
 fn first_kept(old: &[(SegmentId, u64)], pinned: Option<SegmentId>, limits: Limits) -> usize {
     let mut bytes = 0u64;
     let stays = |&&(id, len): &&(SegmentId, u64)| {

@@ -1,9 +1,9 @@
-//! The first failed write or sync of the log, the manifest or the directory, after which nothing further is
-//! acknowledged.
+//! Poisoning: after the first failed write or sync of the log, the manifest or the directory,
+//! nothing more is acknowledged.
 //!
-//! A write or sync that failed is never tried again: after a failed sync the kernel may have dropped the dirty
-//! pages, so a second one that succeeds proves nothing. Reads go on. A call that failed before it changed anything
-//! poisons nothing.
+//! A write or sync that failed is never tried again: after a failed sync the kernel may have
+//! dropped the dirty pages, so a second one that succeeds proves nothing. Reads continue. A call
+//! that failed before it changed anything poisons nothing.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use crate::error::{Error, Result};
 use crate::event::{Event, Events};
 
-/// See the module.
+/// Cause of the first failure, if there was one; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Poison {
     cause: OnceLock<Arc<Error>>,
@@ -19,13 +19,13 @@ pub(crate) struct Poison {
 }
 
 impl Poison {
-    /// Tells `events` of the first failure.
+    /// Creates an unpoisoned state that reports the first failure to `events`.
     pub fn new(events: Arc<Events>) -> Poison {
         let cause = OnceLock::new();
         Poison { cause, events }
     }
 
-    /// Refuses with the first cause once there is one.
+    /// Returns [`Error::Poisoned`] with the first cause if the database is poisoned.
     pub fn check(&self) -> Result<()> {
         match self.cause.get() {
             None => Ok(()),
@@ -33,14 +33,15 @@ impl Poison {
         }
     }
 
-    /// Remembers `cause` unless an earlier one is there, and returns what callers get from now on.
+    /// Stores `cause` unless there is an earlier one. Returns the error for all later calls.
     pub fn set(&self, cause: Error) -> Error {
         let mut is_first = false;
         let first = self.cause.get_or_init(|| {
             is_first = true;
             Arc::new(cause)
         });
-        // Not inside of the cell: telling takes a lock, and whoever fails meanwhile waits for the cell.
+        // Outside of the cell: reporting takes a lock, and other threads that fail meanwhile wait
+        // for the cell.
         if is_first {
             self.events.tell(|| Event::Poisoned {
                 cause: Arc::clone(first),
@@ -49,7 +50,7 @@ impl Poison {
         Error::Poisoned(Arc::clone(first))
     }
 
-    /// Poisons on every error but those that changed nothing and can be retried.
+    /// Poisons on every error, except for those that changed nothing and can be retried.
     pub fn guard<T>(&self, result: Result<T>) -> Result<T> {
         match result {
             Err(error @ Error::Poisoned(_)) => Err(error),

@@ -1,6 +1,7 @@
-//! What all handles and background threads of one open database share.
+//! State shared by all handles and background threads of one open database.
 //!
-//! Lock order, outermost first: `drops`, `log`, `store`, `flushes`, `Tree::change`. `syncer_stop` is taken by itself. The catalog is locked by itself.
+//! Lock order, outermost first: `drops`, `log`, `store`, `flushes`, `Tree::change`. `syncer_stop`
+//! and the catalog are each locked without any other lock.
 
 use crate::sync::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,41 +42,44 @@ use crate::txn::write_set::WriteSet;
 use crate::vfs::{LockGuard, Vfs, VfsFile};
 use crate::wal::hard_io;
 
-/// See the module.
+/// Shared state of an open database, see the module.
 pub(crate) struct Shared {
     /// The process that opened the database.
     process: Process,
     pub dir: PathBuf,
-    /// Tells this database from any other.
+    /// Distinguishes this database from all others.
     pub uid: u64,
     pub vfs: Arc<dyn Vfs>,
     pub options: Options,
-    /// The memory budget. Relaxed: whoever reads an old one decides by it once more.
+    /// Memory budget in bytes. Relaxed: a thread that reads a stale value uses the old budget once
+    /// more.
     pub memory_bytes: AtomicUsize,
     pub read_points: Arc<ReadPoints>,
     /// Decides which rows have expired.
     pub clock: Arc<ReadClock>,
     pub row_locks: LockTable,
     pub cache: Arc<Cache>,
-    /// The descriptors of tables and value files.
+    /// Descriptors of tables and value files.
     pub open_files: Arc<OpenFiles>,
     pub committer: Committer,
     pub validating: Validating,
-    /// Guards the log, sequence numbers and the active memtables' writers. Held across the log's own I/O.
+    /// Guards the log, sequence numbers and the writers of active memtables. Held across the log's
+    /// own I/O.
     pub log: Mutex<Log>,
-    /// Guards the manifest and the lists of tables. Held across manifest I/O, by background threads and by
-    /// creating and dropping keyspaces; never needed by a commit.
+    /// Guards the manifest and the lists of tables. Held across manifest I/O by background threads
+    /// and by creating and dropping keyspaces; commits never need it.
     pub store: Mutex<Store>,
     /// Guards the open keyspaces by name. Never held across I/O.
     pub catalog: RwLock<HashMap<String, Arc<Tree>>>,
-    /// Held by a drop of a keyspace and by a checkpoint, so that no drop overtakes the commits which the checkpoint is
-    /// flushing. Before every other lock; guards no data.
+    /// Held by a drop of a keyspace and by a checkpoint, so that no drop overtakes the commits that
+    /// the checkpoint flushes. Comes before every other lock and guards no data.
     pub drops: Mutex<()>,
-    /// Waits for it hold `log`, under which it is notified: something was published or has become durable.
+    /// Signaled under `log` when a commit is published or becomes durable. Waiters hold `log`.
     pub log_grew: Condvar,
-    /// The newest commit that is known to be durable in the log. Release: pairs with the look of a stream of changes.
+    /// Newest commit that is known to be durable in the log. Release: pairs with the load of a
+    /// stream of changes.
     durable_seqno: AtomicU64,
-    /// The newest commit at the opening.
+    /// Newest commit when the database was opened.
     pub opened_at: SeqNo,
     pub old_segments: OldSegments,
     pub flushes: FlushQueue,
@@ -87,21 +91,23 @@ pub(crate) struct Shared {
     pub events: Arc<Events>,
     pub metrics: Metrics,
     pub table_sizes: TableSizes,
-    /// Numbers transactions and batches for the lock table.
+    /// Next id of a transaction or batch in the lock table.
     next_txn: AtomicU64,
     /// Set by close; every later call is refused. A stale read only lets a racing call finish.
     closed: AtomicBool,
-    /// Numbers table files. Relaxed: only uniqueness matters; the manifest records it with each table.
+    /// Next number of a table file. Relaxed: only uniqueness matters; the manifest records it with
+    /// each table.
     next_table: AtomicU64,
-    /// Whether the sync thread is to end; its condition is `syncer_changed`. Guards nothing else.
+    /// Tells the sync thread to stop; its condition variable is `syncer_changed`. Guards nothing
+    /// else.
     pub(super) syncer_stop: Mutex<bool>,
     pub(super) syncer_changed: Condvar,
-    /// The lock of the directory, until close gives it back; `None` also where a directory that is only read has no
+    /// Lock of the directory, until close releases it. Also `None` if a read-only directory has no
     /// lock file. Guards nothing else.
     directory: Mutex<Option<LockGuard>>,
 }
 
-/// The parts that opening a database brings together.
+/// Parts that recovery assembles into [`Shared`].
 pub(crate) struct Parts {
     pub dir: PathBuf,
     pub vfs: Arc<dyn Vfs>,
@@ -127,7 +133,7 @@ impl Shared {
         {
             clock.use_it();
         }
-        // Recovery has read them from the device.
+        // Recovery has read these commits from the device.
         let opened_at = parts.log.last_seqno;
         Shared {
             process: Process::current(),
@@ -169,9 +175,10 @@ impl Shared {
         }
     }
 
-    /// Refuses once the database is closed, and in a process that was forked from the one that opened it. Every call
-    /// of a handle asks this first: a child must not take a lock, for its holder may be a thread that the child
-    /// does not have.
+    /// Fails if the database is closed, or if this process was forked from the one that opened it.
+    ///
+    /// Every call on a handle checks this first: a forked process must not take a lock, because its
+    /// holder may be a thread that the process does not have.
     pub fn check_open(&self) -> Result<()> {
         if !self.process.is_current() {
             Err(Error::Forked)
@@ -182,12 +189,12 @@ impl Shared {
         }
     }
 
-    /// Returns whether this is the process that opened the database, and no fork of it.
+    /// Returns true if this process opened the database, and false in a fork of it.
     pub fn is_own_process(&self) -> bool {
         self.process.is_current()
     }
 
-    /// Refuses once the database is closed, or where it is only read.
+    /// Fails if the database is closed or read-only.
     pub fn check_writable(&self) -> Result<()> {
         self.check_open()?;
         match self.options.read_only {
@@ -200,7 +207,7 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Closes for new calls, and ends what clients wait for before their commits are numbered.
+    /// Refuses new calls, and ends the waits of clients whose commits have no number yet.
     pub fn set_closed(&self) {
         self.closed.store(true, Ordering::Release);
         self.admission.close();
@@ -208,22 +215,22 @@ impl Shared {
         self.look_at_flushes();
     }
 
-    /// Lets others open the directory: the last step of closing.
+    /// Releases the directory for other openers: the last step of closing.
     pub fn release_directory(&self) {
         *self.directory.lock() = None;
     }
 
-    /// Whether the directory is still this database's, so that its files may be touched.
+    /// Returns true if this handle still owns the directory, so that its files may be touched.
     pub fn owns_directory(&self) -> bool {
         self.process.is_current() && self.directory.lock().is_some()
     }
 
-    /// A number for a new table file.
+    /// Returns a new table number.
     pub fn next_table_id(&self) -> TableId {
         TableId(self.next_table.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The first number not given out yet, for the manifest.
+    /// Returns the first table number not assigned yet, for the manifest.
     pub fn peek_next_table(&self) -> TableId {
         TableId(self.next_table.load(Ordering::Relaxed))
     }
@@ -233,13 +240,13 @@ impl Shared {
         TxnId(self.next_txn.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Commits an encoded payload, whose size was checked: see [`crate::commit`].
+    /// Commits an encoded payload whose size has been checked, see [`crate::commit`].
     pub fn commit(&self, payload: Vec<u8>, durability: Durability) -> Result<SeqNo> {
         let packed = self.packed(&payload);
         self.commit_request(Request::new(payload, packed, durability))
     }
 
-    /// As [`Shared::commit`] where the commit rests on what was read.
+    /// Commits as [`Shared::commit`] does, and validates the reads that the commit depends on.
     pub fn commit_validated(
         &self,
         payload: Vec<u8>,
@@ -260,7 +267,7 @@ impl Shared {
     pub fn commit_request(&self, request: Request) -> Result<SeqNo> {
         self.check_writable()?;
         self.check_space(&request)?;
-        // What the log writes is a copy of it.
+        // The log writes a copy of the record.
         let copies = 2 * request.record().1.len();
         let _charge = Charge::of(&self.cache, Use::Commits, copies);
         let sync = request.durability == Durability::Sync;
@@ -269,13 +276,14 @@ impl Shared {
     }
 
     fn queue(&self, request: &Arc<Request>) -> Result<SeqNo> {
-        // Ends: the leader sends a validation back a bounded number of times.
+        // Ends: the leader returns a validation to this thread a bounded number of times.
         loop {
             if let Some(validation) = &request.validation {
                 validation.look(self)?;
             }
             let done = self.committer.commit(request, |group| {
-                // A leader that unwinds would leave its group and everybody behind it waiting for ever.
+                // If a leader unwound, its group and every thread queued after it would wait
+                // forever.
                 let processed = AssertUnwindSafe(|| self.log.lock().process(self, group));
                 catch_unwind(processed).unwrap_or_else(|_| {
                     let error = self.poison_after_panic();
@@ -291,23 +299,23 @@ impl Shared {
     /// Makes the commits up to `seqno` visible. The caller holds the log's mutex.
     pub fn publish(&self, seqno: SeqNo) {
         self.read_points.publish(seqno);
-        // One load where nobody waits.
+        // Costs one load if no thread waits.
         self.log_grew.notify_all();
     }
 
-    /// Notes that commits are durable through `seqno`. The caller holds the log's mutex, so that nobody misses it who
-    /// waits for it.
+    /// Records that commits are durable through `seqno`. The caller holds the log's mutex, so that
+    /// no waiting thread misses it.
     pub fn note_durable(&self, seqno: SeqNo) {
         self.durable_seqno.fetch_max(seqno, Ordering::Release);
         self.log_grew.notify_all();
     }
 
-    /// The newest commit that no power loss takes away.
+    /// Returns the newest commit that survives any power loss.
     pub fn durable_seqno(&self) -> SeqNo {
         self.durable_seqno.load(Ordering::Acquire)
     }
 
-    /// Refuses a commit that would take more memory than one may.
+    /// Refuses a commit above the limit for one transaction.
     pub fn check_commit_bytes(&self, bytes: usize) -> Result<()> {
         let limit = self.plan().transaction_bytes;
         match bytes > limit {
@@ -316,8 +324,9 @@ impl Shared {
         }
     }
 
-    /// Refuses a write of a transaction that takes `held` bytes, where open transactions together would take more than
-    /// they may. Those that are too small to be counted are never refused.
+    /// Refuses a write of a transaction that already takes `held` bytes, if open transactions
+    /// together would exceed their limit. Transactions that are too small to be counted are never
+    /// refused.
     pub fn check_open_transactions(&self, held: usize, more: usize) -> Result<()> {
         if held < CHARGE_STEP {
             return Ok(());
@@ -330,8 +339,8 @@ impl Shared {
         }
     }
 
-    /// Makes the names in the database directory durable. A failure poisons: the kernel may have dropped the names of
-    /// others too, and a later sync would not tell.
+    /// Makes the names in the database directory durable. A failure poisons: the kernel may have
+    /// dropped other names too, and a later sync would not report it.
     pub fn sync_directory(&self) -> Result<()> {
         self.vfs.sync_dir(&self.dir).map_err(|error| {
             let error = self.poison.set(hard_io("sync", &self.dir, error));
@@ -340,8 +349,8 @@ impl Shared {
         })
     }
 
-    /// Tells the listener of background work that failed without a change and will be tried again. Where the device was
-    /// full, cuts the reserve for it. True: there is more room than before.
+    /// Reports background work that failed without a change and will be tried again. If the device
+    /// is full, cuts the ballast file for it. Returns true if there is more room than before.
     pub fn note_background_failure(&self, error: &Error) -> bool {
         if matches!(error, Error::NoSpace { .. }) {
             return self.spend_ballast(Taker::Background, error);
@@ -352,25 +361,25 @@ impl Shared {
         false
     }
 
-    /// Creates a file for a table or values, with the descriptor of another one where there is no other.
+    /// Creates a table or value file. If no descriptor is free, closes another file.
     pub fn create_file(&self, path: &Path) -> Result<Arc<dyn VfsFile>> {
         let created = self.open_files.with_descriptor(|| self.vfs.create(path));
         created.map_err(|e| Error::io("create", path, e))
     }
 
-    /// Opens a file that was written a moment ago, to be one of those that are closed when others need their descriptors.
+    /// Opens a newly written file. It may be closed later if other files need its descriptor.
     pub fn open_file(&self, path: &Path) -> Result<Arc<dyn VfsFile>> {
         let opened = self.open_files.with_descriptor(|| self.vfs.open_read(path));
         let file = opened.map_err(|e| Error::io("open", path, e))?;
         Ok(self.open_files.keep(file))
     }
 
-    /// The path of a file in the database directory.
+    /// Returns the path of a file in the database directory.
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// Poisons after a panic of the engine's own: what it left half done is not to be trusted.
+    /// Poisons the database after a panic of the engine: half-finished changes cannot be trusted.
     pub fn poison_after_panic(&self) -> Error {
         let message = "the engine panicked; see the panic's own message";
         let error = self.poison.set(Error::Internal(message.into()));
@@ -379,7 +388,7 @@ impl Shared {
         error
     }
 
-    /// The durability of a commit that asks for this, if it can have it.
+    /// Returns the durability of a commit that asks for this level, if the database supports it.
     pub fn durability(&self, asked: Option<Durability>) -> Result<Durability> {
         let own = self.options.durability;
         let durability = asked.unwrap_or(own);
@@ -390,7 +399,8 @@ impl Shared {
         Ok(durability)
     }
 
-    /// Delays the caller as the background debt asks, before (or after) its commit, never under a lock.
+    /// Delays the caller as admission control requires, before (or after) its commit and never
+    /// under a lock.
     pub fn pay_for(&self, bytes: usize) {
         let waited = self.admission.admit(bytes as u64);
         if !waited.is_zero() {
@@ -399,13 +409,13 @@ impl Shared {
         }
     }
 
-    /// Locks every row of a batch, in key order, so that batches never deadlock among themselves.
+    /// Locks every row of a batch in key order, so that batches never deadlock with each other.
     pub fn lock_writes(&self, writes: &WriteSet) -> Result<BatchLocks> {
         let wait = LockWait::timeout(self.options.lock_timeout);
         self.lock_rows(writes.iter().map(|w| (w.keyspace, w.key)), &wait)
     }
 
-    /// As [`Shared::lock_writes`] for rows that are given in key order.
+    /// Locks rows that are given in key order, as [`Shared::lock_writes`] does.
     pub fn lock_rows<'a>(
         &self,
         rows: impl Iterator<Item = (KeyspaceId, &'a [u8])>,
@@ -441,8 +451,8 @@ impl Shared {
             let mut locks = Vec::new();
             for (keyspace, key) in written_rows(state.ops()) {
                 let hash = self.row_locks.hash(keyspace, key);
-                // Only another prepared transaction can have it: both wrote the row, one of them without a lock.
-                // Then that one's lock has to do for both.
+                // Only another prepared transaction can hold this lock: both wrote the row, one of
+                // them without a lock. One lock then protects the row for both.
                 let wait = LockWait::timeout(Duration::ZERO);
                 if let Ok(_granted) =
                     self.row_locks
@@ -455,12 +465,12 @@ impl Shared {
         });
     }
 
-    /// Releases what [`Shared::lock_writes`] locked.
+    /// Releases the locks of [`Shared::lock_writes`].
     pub fn unlock_writes(&self, locks: BatchLocks) {
         self.row_locks.unlock_all(locks.owner, &locks.held);
     }
 
-    /// A keyspace's name for messages.
+    /// Returns a keyspace's name for messages.
     fn keyspace_name(&self, id: KeyspaceId) -> String {
         let catalog = self.catalog.read();
         catalog

@@ -1,8 +1,10 @@
-//! The durable list of tables: the manifest, its state, the open tables, and the only ways to change them.
+//! Store: the durable list of tables, made of the manifest, its state and the open tables, with the
+//! only functions that change them.
 //!
-//! Every change goes: build the edit against the current state, append and sync it (the manifest refuses one that
-//! does not fit), publish the new versions, then let go of what the edit no longer names. A failed append poisons the
-//! database. Files of tables that nobody names are deleted when their last reader is gone: see `removals`.
+//! Every change takes the same steps. It builds an edit against the current state, appends and
+//! syncs it (the manifest refuses one that does not fit), publishes the new versions, and releases
+//! everything that the edit no longer names. A failed append poisons the database. Files of tables
+//! without a name in the manifest are deleted after their last reader: see `removals`.
 
 use crate::sync::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,21 +22,21 @@ use crate::table::{Table, ValueFiles};
 use crate::version::group::{Group, Upper, Version};
 use crate::version::{GroupEdit, GroupState, Manifest, ManifestState, TableRecord, VersionEdit};
 
-/// See the module.
+/// Manifest and open tables, see the module.
 pub(crate) struct Store {
     manifest: Manifest,
-    /// Every table that the state names.
+    /// Every table that the manifest state names.
     tables: HashMap<TableId, Arc<Table>>,
-    /// The newest run number given out.
+    /// Newest run number assigned.
     last_run: u64,
-    /// The newest commit that a flush since the open has put into tables.
+    /// Newest commit that a flush since the open has put into tables; 0 before the first flush.
     flushed_to: SeqNo,
-    /// The records of the prepared transactions that were unresolved after it.
+    /// Records of the prepared transactions that were unresolved after `flushed_to`.
     flushed_prepared: Vec<Arc<[u8]>>,
 }
 
-/// The bytes of all tables, for whoever must not survey the groups. Relaxed: two numbers that a reader may find from
-/// before and after one edit.
+/// Total bytes of all tables, for threads that must not visit every group. Relaxed: a reader may
+/// see one number from before an edit and the other from after it.
 #[derive(Debug, Default)]
 pub(crate) struct TableSizes {
     upper: AtomicU64,
@@ -47,12 +49,12 @@ impl TableSizes {
         self.last.store(last, Ordering::Relaxed);
     }
 
-    /// Of tables that are in no last level.
+    /// Bytes of tables above the last level.
     pub fn upper_bytes(&self) -> u64 {
         self.upper.load(Ordering::Relaxed)
     }
 
-    /// Of the last levels.
+    /// Bytes of last-level tables.
     pub fn last_bytes(&self) -> u64 {
         self.last.load(Ordering::Relaxed)
     }
@@ -87,43 +89,51 @@ impl Store {
         self.manifest.state()
     }
 
-    /// All commits up to this one, and no later ones, are in tables; 0 before the first flush since the open.
+    /// Returns the commit up to which all commits, and no later ones, are in tables; 0 before the
+    /// first flush since the open.
     pub fn flushed_to(&self) -> SeqNo {
         self.flushed_to
     }
 
-    /// Notes that all commits up to this one are in tables, and which prepared transactions were unresolved after it.
+    /// Records that all commits up to `upto` are in tables, and the prepared transactions that were
+    /// unresolved after it.
     pub fn note_flushed(&mut self, upto: SeqNo, prepared: &[Arc<[u8]>]) {
         self.flushed_to = upto;
         self.flushed_prepared = prepared.to_vec();
     }
 
-    /// The prepared transactions that were unresolved after [`Store::flushed_to`].
+    /// Returns the prepared transactions that were unresolved after [`Store::flushed_to`].
     pub fn flushed_prepared(&self) -> &[Arc<[u8]>] {
         &self.flushed_prepared
     }
 
-    /// A table that the state names. `None` only after an edit that failed: see [`Store::append`].
+    /// Returns a table that the state names. `None` only after a failed edit, see
+    /// [`Store::append`].
     pub fn table(&self, id: TableId) -> Option<Arc<Table>> {
         self.tables.get(&id).map(Arc::clone)
     }
 
-    /// Appends an edit, durably. After an error that changed nothing, `NoSpace` among them, nothing has changed in
-    /// memory either. After any other error, which poisons, the state may be that of the edit, as the file may, and name tables that are not open.
+    /// Appends an edit durably.
+    ///
+    /// After an error that changed nothing, such as `NoSpace`, the state in memory is unchanged
+    /// too. Any other error poisons the database. Then the state may include the edit, as the file
+    /// may, and name tables that are not open.
     pub fn append(&mut self, poison: &Poison, edit: &VersionEdit) -> Result<()> {
         poison.check()?;
         poison.guard(self.manifest.append(edit))
     }
 
-    /// The time to record in an edit, if rows expire: a confirmed one, because what is stored is never below it again.
+    /// Returns the confirmed time to record in an edit, if rows expire. Stored time never goes
+    /// back, so only a confirmed time is stored.
     pub fn read_clock(shared: &Shared) -> Option<u64> {
         let clock = &shared.clock;
         let confirmed = clock.in_use().then(|| clock.confirmed());
         confirmed.filter(|confirmed| *confirmed > 0)
     }
 
-    /// As [`Store::append`] for an edit that names these new tables. Their files go if the edit is certainly not on
-    /// the device; after a failed write or sync it may be, and then the next open needs them.
+    /// Appends an edit that names these new tables, as [`Store::append`] does. Deletes their files
+    /// if the edit is certainly not on the device. After a failed write or sync it may be, and then
+    /// the next open needs them.
     pub fn append_naming(
         &mut self,
         shared: &Shared,
@@ -138,18 +148,19 @@ impl Store {
         })
     }
 
-    /// A run number newer than all others.
+    /// Returns a run number newer than all others.
     pub fn next_run(&mut self) -> u64 {
         self.last_run += 1;
         self.last_run
     }
 
-    /// The open form of a keyspace's tables, to succeed the one that it has.
+    /// Returns the newest version of a keyspace's tables, with the scan costs of unchanged groups
+    /// carried over from the current one.
     pub fn next_version(&self, tree: &Tree) -> Arc<Version> {
         Arc::new(self.version(tree.id).after(&tree.load().version))
     }
 
-    /// The open form of a keyspace's tables.
+    /// Returns the newest version of a keyspace's tables.
     pub fn version(&self, keyspace: KeyspaceId) -> Version {
         let Some(state) = self.state().keyspaces.get(&keyspace) else {
             return Version::empty();
@@ -176,7 +187,8 @@ impl Store {
         }
     }
 
-    /// Forgets tables that the state no longer names; their files go with their last reader.
+    /// Releases tables that the state no longer names; their files are removed after their last
+    /// reader.
     pub fn release_unnamed(&mut self, shared: &Shared) {
         let named: HashSet<TableId> = self.manifest.state().table_ids().collect();
         let mut released: ValueFiles = ValueFiles::default();
@@ -196,7 +208,7 @@ impl Store {
         self.note_sizes(shared);
     }
 
-    /// Lets go of the value files among these that no table points into any more.
+    /// Releases the value files among these that no table points into any more.
     fn release_values(&self, shared: &Shared, mut released: ValueFiles) {
         if released.is_empty() {
             return;
@@ -211,7 +223,7 @@ impl Store {
         }
     }
 
-    /// Tells the rest of the engine how large the tables are.
+    /// Publishes the total table sizes to the rest of the engine.
     pub fn note_sizes(&self, shared: &Shared) {
         let groups = self.state().keyspaces.values();
         let last = groups.flat_map(|k| k.groups.values()).flat_map(|g| &g.last);
@@ -229,7 +241,7 @@ impl Store {
 }
 
 impl Shared {
-    /// Installs a merge, unless its inputs are no longer there as they were: then its outputs are discarded.
+    /// Installs a compaction. Discards its outputs if its inputs have changed.
     pub fn install_compaction(
         &self,
         tree: &Arc<Tree>,
@@ -266,13 +278,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Has resting cursors let go of what the newest change of the tree has replaced. Without locks: files may go here.
+    /// Makes resting cursors release everything that the newest change of the tree has replaced.
+    /// Called without locks, because it may remove files.
     pub fn release_cursors(&self, tree: &Tree) {
         self.metrics.cursors_released.add(tree.cursors.release());
     }
 }
 
-/// The edits of a finished merge; `None` when the compare-and-swap fails.
+/// Returns the edits of a finished compaction; `None` if its inputs have changed.
 fn compaction_edits(
     shared: &Shared,
     store: &Store,

@@ -1,4 +1,4 @@
-//! The stored time of a closed database, set back after a wrong clock was recorded.
+//! Setting back the stored time of a closed database that has recorded a wrong clock.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,20 +8,24 @@ use crate::recovery::{absolute, hold, lock_to_write};
 use crate::version::Manifest;
 use crate::vfs::{RealVfs, Vfs};
 
-/// Sets back the time that is stored in the database in `dir`, below which the time of reads never falls: for a
-/// database that has recorded a wrong clock, as [`crate::Event::StoredTimeAhead`] tells. Milliseconds since 1970. Returns
-/// the time that was stored. Rows that compactions dropped by the wrong time do not come back; those that are there are
-/// found again until their own time. Durable when the call returns; after a crash one or the other time is stored.
+/// Sets back the stored time of the database in `dir`, in milliseconds since 1970, and returns the
+/// time that was stored.
+///
+/// The time of reads never falls below the stored time. Use this for a database that has recorded a
+/// wrong clock, as [`crate::Event::StoredTimeAhead`] reports. Rows that compactions dropped because
+/// of the wrong time do not come back; rows that are still there are visible again until they
+/// expire. Durable when the call returns. After a crash either the old or the new time is stored.
 ///
 /// # Errors
 ///
-/// `Locked` if the database is open; `InvalidArgument` if there is none, and for a time that is later than the stored one,
-/// which only a clock may confirm; `Corruption`, `NewerFormat`, `NoSpace`, `Io`.
+/// `Locked` if the database is open. `InvalidArgument` if there is no database, and for a time
+/// later than the stored one, which only a clock may confirm. `Corruption`, `NewerFormat`,
+/// `NoSpace`, `Io`.
 pub fn set_stored_time(dir: impl AsRef<Path>, to_ms: u64) -> Result<u64> {
     set_stored_time_on(Arc::new(RealVfs::new()), dir, to_ms)
 }
 
-/// As [`set_stored_time`], on a file system of the caller's.
+/// Sets back the stored time as [`set_stored_time`] does, on another file system.
 pub fn set_stored_time_on(vfs: Arc<dyn Vfs>, dir: impl AsRef<Path>, to_ms: u64) -> Result<u64> {
     let dir = &absolute(&*vfs, dir.as_ref())?;
     if !Manifest::exists(&*vfs, dir)? {

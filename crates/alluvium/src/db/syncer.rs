@@ -1,16 +1,18 @@
-//! The log's sync thread: it makes the log durable at the sync interval, and segments ahead of time. It also watches the
-//! clocks, so that a time is confirmed and a jump is found where no client reads.
+//! Sync thread of the log: syncs the log at the sync interval and prepares segments ahead of time.
+//! It also reads the clocks, so that times are confirmed and jumps are found even if no client
+//! reads.
 
 use crate::db::shared::Shared;
 use crate::error::Result;
 use crate::sync::time::Instant;
 use crate::wal::{PreparedSegment, WalWriter};
 
-/// With room for so many more segments of the log, several of them may lie ready.
+/// With free space for this many log segments, several segments may be prepared.
 const AMPLE_SEGMENTS: u64 = 256;
 
 impl Shared {
-    /// The log's sync thread: bounds how long a `Buffered` commit stays unsynced, and prepares the next segment.
+    /// Runs the sync thread, which bounds the time that a `Buffered` commit stays unsynced and
+    /// prepares the next segment.
     pub fn run_syncer(&self) {
         let next_round = || Instant::now().checked_add(self.options.sync_interval);
         let mut due = next_round();
@@ -45,7 +47,7 @@ impl Shared {
         }
     }
 
-    /// Syncs what is written of the log, without its lock: commits go on meanwhile.
+    /// Syncs the written part of the log without holding its lock, so that commits continue.
     fn sync_log(&self) -> Result<()> {
         let unsynced = self.log.lock().unsynced();
         if let Some(unsynced) = unsynced {
@@ -57,19 +59,20 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes files of segments to come as far as the log wants them, without its lock.
+    /// Creates files for as many future segments as the log wants, without holding its lock.
     fn prepare_segments(&self) -> Result<()> {
         let free = self.vfs.free_bytes(&self.dir);
         let segments = |free: u64| free / self.plan().segment_bytes();
         let ample = free.is_ok_and(|free| segments(free) >= AMPLE_SEGMENTS);
-        // Ends: the log wants a few, and none after one that could not be made.
+        // Ends: the log wants only a few segments, and none after one that could not be created.
         loop {
             let plan = self.log.lock().plan_segment(self, ample);
             let Some(plan) = plan else { return Ok(()) };
             let prepared = plan.create()?;
             let mut log = self.log.lock();
             let unneeded = match &mut log.wal {
-                // Under the log's lock: a close that came before has looked for prepared files already.
+                // Under the log's lock: a close that came before has already removed its prepared
+                // files.
                 Some(wal) if !self.is_closed() => wal.offer(prepared),
                 _ => prepared,
             };
@@ -80,7 +83,7 @@ impl Shared {
         }
     }
 
-    /// Removes files of segments that were made for faster writers than those of the moment.
+    /// Removes prepared segment files that the present write rate does not need.
     fn remove_surplus(&self) {
         let surplus = self.log.lock().wal.as_mut().map(WalWriter::take_surplus);
         surplus
@@ -89,13 +92,16 @@ impl Shared {
             .for_each(PreparedSegment::remove);
     }
 
-    /// Lets the sync thread look for a segment to prepare. Without its mutex, for it is called under the log's: where
-    /// the thread was just about to sleep it looks after the sync interval, and a roll before that helps itself.
+    /// Wakes the sync thread to prepare a segment.
+    ///
+    /// Callers hold the log's mutex, so this does not take the thread's. A thread that is about to
+    /// sleep may miss the wakeup and check only after the sync interval; a roll before that creates
+    /// its own segment.
     pub fn wake_syncer(&self) {
         self.syncer_changed.notify_one();
     }
 
-    /// Ends the sync thread.
+    /// Stops the sync thread.
     pub fn stop_syncer(&self) {
         *self.syncer_stop.lock() = true;
         self.syncer_changed.notify_all();
