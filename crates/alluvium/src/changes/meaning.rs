@@ -1,13 +1,15 @@
-//! What the records of the log mean to somebody outside: which keyspace an operation is on, and what has not happened
-//! although its record is there.
+//! Interpretation of log records for a stream: which keyspace an operation is on, and which
+//! recorded changes did not take place.
 //!
-//! An operation names its keyspace by number, and it counts only if that keyspace was there at its commit. What is known
-//! at the opening of the stream are the keyspaces of that moment; markers tell which came and which went. An operation
-//! on one that neither knows is on a keyspace that is dropped further on in the log, whose marker names it, or on one
-//! that was dropped before, and then nobody ever saw it.
+//! An operation names its keyspace by number, and counts only if the keyspace existed at its
+//! commit. The stream starts with the keyspaces that exist when it is opened; markers report later
+//! creations and drops. An operation on any other keyspace has one of two causes. Either a drop
+//! later in the log removes the keyspace, and its marker has the name, or the keyspace was dropped
+//! before the operation, which then never became visible.
 //!
-//! A marker is written before the manifest's edit, which may fail: of a creation and a drop the manifest tells later
-//! whether it has happened. Of a keyspace that is gone by then, it is the last marker of its kind that has.
+//! A marker is written before the manifest edit, which may fail. For creations and drops, the
+//! manifest shows later whether the change took place. If the keyspace is gone by then, only the
+//! last marker of its kind took place.
 
 use std::collections::VecDeque;
 
@@ -26,17 +28,17 @@ use crate::keyspace::KeyspaceOptions;
 use crate::keyspace::expiry::{EXPIRY_BYTES, NEVER, expires_at};
 use crate::wal::{FollowedRecord, LogFollower, LogPlace, RecordKind};
 
-/// See the module.
+/// Keyspaces known to a stream, see the module.
 pub(super) struct Meaning {
     known: HashMap<KeyspaceId, Known>,
-    /// Dropped before any record that is still to come.
+    /// Keyspaces that were dropped before every record still to be read.
     gone: HashSet<KeyspaceId>,
 }
 
 #[derive(Clone)]
 struct Known {
     keyspace: Arc<ChangedKeyspace>,
-    /// Whether each value ends with a time.
+    /// True if each value ends with an expiry time.
     stores_expiry: bool,
 }
 
@@ -64,7 +66,8 @@ impl Meaning {
         }
     }
 
-    /// What a record says about keyspaces with these names (empty: any); `None` if nothing.
+    /// Returns the change that a record describes, limited to keyspaces with the names in `wanted`
+    /// (empty: all); `None` if there is none.
     pub fn of(
         &mut self,
         shared: &Shared,
@@ -122,13 +125,14 @@ impl Meaning {
                 operations.push(operation);
             }
         }
-        // Stable: the order of the rows stays.
+        // The sort is stable: the order of the rows stays.
         operations.sort_by_key(|op| !matches!(op, Operation::DeleteRange { .. }));
         let xid = xid.map(<[u8]>::to_vec);
         Ok((!operations.is_empty()).then_some(ChangeKind::Commit { operations, xid }))
     }
 
-    /// The keyspace that a record with this number is about; `None` if it was dropped before.
+    /// Returns the keyspace that a record with this number refers to; `None` if it was dropped
+    /// before.
     fn find(&mut self, shared: &Shared, id: KeyspaceId, seqno: SeqNo) -> Result<Option<Known>> {
         if let Some(known) = self.known.get(&id) {
             return Ok(Some(known.clone()));
@@ -151,7 +155,8 @@ impl Meaning {
         wanted: &[String],
     ) -> Result<Option<ChangeKind>, ()> {
         let id = marker.keyspace;
-        // Of an older build's marker nothing can be told if the keyspace is gone, and nothing is left of it either.
+        // A marker of an older build has no options. If its keyspace is gone they are unknown, and
+        // no rows are left either.
         let options = options_of(shared, &marker)?;
         if let (DdlAction::Create, Some(options)) = (marker.action, &options) {
             let known = Known::new(id, marker.name, options.expiry.is_stored());
@@ -162,7 +167,7 @@ impl Meaning {
             self.known.remove(&id);
             self.gone.insert(id);
         }
-        // A drop whose keyspace nothing else has named yet.
+        // The drop of a keyspace that no earlier record has named.
         let known = known.or_else(|| {
             let options = options.as_ref()?;
             Some(Known::new(id, marker.name, options.expiry.is_stored()))
@@ -195,7 +200,7 @@ fn is_wanted(known: &Known, wanted: &[String]) -> bool {
     wanted.is_empty() || wanted.contains(&known.keyspace.name)
 }
 
-/// The public form of an operation; `None` for a value without the time that it must have.
+/// Returns the public form of an operation; `None` if a value lacks its expiry time.
 fn operation(op: Op<'_>, known: Known) -> Option<Operation> {
     let keyspace = known.keyspace;
     let key = op.key.to_vec();
@@ -222,10 +227,11 @@ fn operation(op: Op<'_>, known: Known) -> Option<Operation> {
     })
 }
 
-/// Whether the manifest has made the change that a marker announces.
+/// Returns true if the manifest has made the change that a marker announces.
 fn has_happened(shared: &Shared, seqno: SeqNo, marker: &DdlMarker<'_>) -> Result<bool> {
-    // Whoever changes a keyspace holds the log's mutex from before the marker until after the edit. Not together with the
-    // store's, for which background threads hold longer than a commit may wait.
+    // A change of a keyspace holds the log's mutex from before the marker until after the edit. Not
+    // taken together with the store's mutex: background threads hold that one longer than a commit
+    // may wait.
     drop(shared.log.lock());
     let store = shared.store.lock();
     let state = store.state();
@@ -235,17 +241,18 @@ fn has_happened(shared: &Shared, seqno: SeqNo, marker: &DdlMarker<'_>) -> Result
         (DdlAction::SetOptions, _) => return Ok(true),
         (DdlAction::Create, Some(keyspace)) => return Ok(keyspace.created_seqno == seqno),
         (DdlAction::Drop, Some(_)) => return Ok(false),
-        // Never created.
+        // The keyspace was never created.
         (_, None) if is_free => return Ok(false),
         (_, None) => {}
     }
     drop(store);
-    // One that failed was tried again behind it.
+    // A change that failed was tried again later.
     let again = next_marker(shared, marker.keyspace, marker.action, seqno + 1)?;
     Ok(again.is_none())
 }
 
-/// The options that a marker states, or those of its keyspace now where an older build wrote it.
+/// Returns the options in a marker. A marker of an older build has none; then returns the
+/// keyspace's present options.
 fn options_of(shared: &Shared, marker: &DdlMarker<'_>) -> Result<Option<KeyspaceOptions>, ()> {
     if let Some(stored) = marker.options {
         return KeyspaceOptions::decode(stored).map(Some).ok_or(());
@@ -255,7 +262,7 @@ fn options_of(shared: &Shared, marker: &DdlMarker<'_>) -> Result<Option<Keyspace
     Ok(tree.map(|tree| (*tree.options()).clone()))
 }
 
-/// Looks for the drop of a keyspace from record `from` on: its marker names it.
+/// Searches for the drop of a keyspace from record `from` on, because its marker has the name.
 fn find_drop(shared: &Shared, id: KeyspaceId, from: SeqNo) -> Result<Option<Known>> {
     let Some(record) = next_marker(shared, id, DdlAction::Drop, from)? else {
         return Ok(None);
@@ -266,7 +273,7 @@ fn find_drop(shared: &Shared, id: KeyspaceId, from: SeqNo) -> Result<Option<Know
     Ok(options.map(|o| Known::new(id, marker.name, o.expiry.is_stored())))
 }
 
-/// The first marker of this kind about a keyspace, from record `from` on.
+/// Returns the first marker of this action for a keyspace, from record `from` on.
 fn next_marker(
     shared: &Shared,
     id: KeyspaceId,
@@ -287,7 +294,7 @@ fn next_marker(
         record.kind == RecordKind::Ddl
             && marker.is_some_and(|marker| marker.keyspace == id && marker.action == action)
     };
-    // Ends: each round reads on, and the end stays.
+    // Ends: each round reads on, and the end is fixed.
     while log.next_seqno() <= end {
         log.read(end, &mut records)?;
         if let Some(found) = records.drain(..).find(is_it) {
@@ -317,7 +324,7 @@ mod tests {
         let mut batch = WriteBatch::new();
         batch.put(&kept, b"a", b"1").unwrap();
         batch.put(&dropped, b"b", b"2").unwrap();
-        // It has waited in the queue meanwhile.
+        // The commit has meanwhile waited in the queue.
         let payload = encode_payload(batch.writes());
         let drop = db.visible_seqno() + 1;
         db.drop_keyspace(&dropped).unwrap();

@@ -1,10 +1,13 @@
-//! Streams of changes: every commit in order, from one of them on, as the log has it.
+//! Streams of changes: every commit in log order, starting at any one of them.
 //!
-//! Tables cannot tell what was written when: pairs of insert and delete cancel each other, numbers are zeroed, ingests
-//! have one number for all their rows. So a [`Changes`] reads the log ([`crate::wal`]), up to what is visible, and gives
-//! each record its meaning ([`meaning`]). An open stream keeps the segments that it has not read, within a limit
-//! ([`crate::db::old_segments`]); beyond it the stream ends with an error, never with a gap. Nothing of this is on the
-//! path of a commit but a look whether somebody waits.
+//! Tables do not record when a row was written: inserts and their deletes cancel each other,
+//! sequence numbers are zeroed, and all rows of an ingest have one number. So a [`Changes`] reads
+//! the log ([`crate::wal`]) up to the newest visible commit, and interprets each record
+//! ([`meaning`]).
+//!
+//! An open stream keeps the segments that it has not read, within a limit
+//! ([`crate::db::old_segments`]). Beyond the limit the stream ends with an error, never with a gap.
+//! The only cost for a commit is a check for waiting streams.
 
 mod meaning;
 
@@ -22,8 +25,8 @@ use crate::error::{Error, Result};
 use crate::keyspace::KeyspaceOptions;
 use crate::wal::{FollowedRecord, LogFollower, LogPlace};
 
-/// The changes of a database from one commit on, in commit order. Owned: it keeps the database open, and may be moved to
-/// another thread.
+/// Stream of the changes of a database in commit order. It is owned: it keeps the database open and
+/// may be moved to another thread.
 ///
 /// ```
 /// use alluvium::{ChangeKind, Database, KeyspaceOptions, Operation, Options};
@@ -45,67 +48,71 @@ pub struct Changes {
     db: Database,
     options: ChangesOptions,
     log: LogFollower,
-    /// Keeps the segment that `log` stands in and all later ones.
+    /// Keeps the current segment of `log` and all later ones.
     pin: SegmentPin,
     meaning: Meaning,
-    /// Read, and not yet returned.
+    /// Records that are read and not yet returned.
     records: VecDeque<FollowedRecord>,
 }
 
-/// What a stream of changes shows: see [`Database::changes_with`].
+/// Options of a stream of changes, see [`Database::changes_with`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangesOptions {
-    /// Only what no power loss can take away. Without it a stream of a database that commits with
-    /// [`Durability::Buffered`] may show commits that are gone after a power loss, and others get their numbers.
+    /// If true, returns only commits that survive any power loss. If false and the database commits
+    /// with [`Durability::Buffered`], the stream may return commits that a power loss removes, and
+    /// other commits may then get their numbers.
     pub durable_only: bool,
-    /// Only operations on keyspaces of these names, and changes of them; empty: on all. Commits without any of them are
-    /// passed over.
+    /// Names of keyspaces to return operations and changes of; empty: all. Commits without any of
+    /// them are skipped.
     pub keyspaces: Vec<String>,
 }
 
 /// One step in the history of a database.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// Its number in the commit order. Numbers rise; not every number is a change.
+    /// Position in the commit order. Numbers rise; not every number is a change.
     pub seqno: SeqNo,
-    /// What happened.
+    /// The change itself.
     pub kind: ChangeKind,
 }
 
-/// What a change is.
+/// Kind of a change, with its contents.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ChangeKind {
-    /// A commit. A transaction that was prepared comes once, where it was committed.
+    /// A commit. A prepared transaction appears once, at its commit.
     Commit {
-        /// To be applied in this order; range deletes come first, and touch nothing of this commit.
+        /// Operations in the order in which to apply them. Range deletes come first and affect no
+        /// row of this commit.
         operations: Vec<Operation>,
-        /// The id of a transaction that was prepared.
+        /// Id of the transaction if it was prepared, otherwise `None`.
         xid: Option<Vec<u8>>,
     },
-    /// An ingest or a bulk load: its rows are not in the log. Read these keyspaces as of now, or copy them. Also there if
-    /// it failed for want of space, or by a crash, just before its end; then nothing came.
+    /// An ingest or a bulk load. Its rows are not in the log: read these keyspaces as of now, or
+    /// copy them. Also returned if the ingest failed just before its end, for lack of space or by a
+    /// crash. Then it added no rows.
     Ingest {
-        /// Where rows came, and how many.
+        /// Keyspaces that received rows, with the number of rows.
         keyspaces: Vec<(Arc<ChangedKeyspace>, u64)>,
     },
     /// A keyspace was created.
     KeyspaceCreated {
-        /// Which.
+        /// The created keyspace.
         keyspace: Arc<ChangedKeyspace>,
-        /// Its options.
+        /// Options of the new keyspace.
         options: Box<KeyspaceOptions>,
     },
     /// A keyspace was dropped with everything in it.
     KeyspaceDropped {
-        /// Which.
+        /// The dropped keyspace.
         keyspace: Arc<ChangedKeyspace>,
     },
-    /// A keyspace has other options; its rows are the same. Also there if the change failed as for an ingest.
+    /// The options of a keyspace changed; its rows are the same. Also returned if the change
+    /// failed, as for an ingest.
     OptionsChanged {
-        /// Which.
+        /// The changed keyspace.
         keyspace: Arc<ChangedKeyspace>,
-        /// Its options now.
+        /// New options.
         options: Box<KeyspaceOptions>,
     },
 }
@@ -116,64 +123,67 @@ pub enum ChangeKind {
 pub enum Operation {
     /// A row was inserted or overwritten.
     Put {
-        /// Where.
+        /// Keyspace of the row.
         keyspace: Arc<ChangedKeyspace>,
-        /// Its key.
+        /// Key of the row.
         key: Vec<u8>,
-        /// Its value, large ones too.
+        /// Value of the row, including large values.
         value: Vec<u8>,
-        /// From when on it is absent, in milliseconds since 1970; `None`: it does not expire.
+        /// Time from which the row is absent, in milliseconds since 1970; `None` if it does not
+        /// expire.
         until_ms: Option<u64>,
     },
-    /// A row was deleted; there may have been none.
+    /// A row was deleted. It may not have existed.
     Delete {
-        /// Where.
+        /// Keyspace of the row.
         keyspace: Arc<ChangedKeyspace>,
-        /// Its key.
+        /// Key of the row.
         key: Vec<u8>,
     },
-    /// All rows of a range were deleted that were there before this commit.
+    /// All rows of a range that existed before this commit were deleted.
     DeleteRange {
-        /// Where.
+        /// Keyspace of the range.
         keyspace: Arc<ChangedKeyspace>,
-        /// Its first key.
+        /// First key of the range, inclusive.
         start: Vec<u8>,
-        /// The first key behind it.
+        /// End of the range, exclusive.
         end: Vec<u8>,
     },
 }
 
-/// A keyspace as a stream of changes knows it; it may be dropped by now.
+/// A keyspace named in a stream of changes. It may be dropped by now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedKeyspace {
-    /// Its number, which no other keyspace of this database ever has.
+    /// Number of the keyspace, never used by another keyspace of this database.
     pub id: KeyspaceId,
-    /// Its name, which another keyspace may have had before or may have later.
+    /// Name of the keyspace. Another keyspace may have had the name before, or may get it later.
     pub name: String,
 }
 
 impl Database {
-    /// The changes from commit `from` on: 1 for the first, one more than [`Database::visible_seqno`] for what comes next.
+    /// Returns the changes from commit `from` on: 1 for the first commit,
+    /// [`Database::visible_seqno`] plus one for the next.
     ///
-    /// What is committed and visible is shown, whether durable or not: see [`ChangesOptions::durable_only`]. Where the log
-    /// has no older commits than recovery needs, which is soon the case, `from` must be recent; keep more of it with
-    /// [`crate::Options::change_log_bytes`].
+    /// The stream returns visible commits, durable or not: see [`ChangesOptions::durable_only`].
+    /// Soon after a commit the log has only the commits that recovery needs, so `from` must be
+    /// recent. Set [`crate::Options::change_log_bytes`] to keep more of the log.
     ///
     /// # Errors
     ///
-    /// `ChangesLost` where the log does not reach back to `from`. `InvalidArgument` for a `from` of which nothing is known
-    /// yet: whoever has seen the commit before it has seen one that a power loss took away; and for a database without a
-    /// log. `Closed`, `Io`, `Corruption`.
+    /// `ChangesLost` if the log does not reach back to `from`. `InvalidArgument` for a database
+    /// without a log and for a `from` that is more than one above the newest commit. A caller that
+    /// has seen the commit before such a `from` has seen a commit that a power loss removed.
+    /// `Closed`, `Io`, `Corruption`.
     ///
     /// # Cost
     ///
-    /// A look at each segment from the newest back to that of `from`. An open stream keeps those that it has not read, up
-    /// to [`crate::Options::memory_bytes`].
+    /// Opens each segment from the newest back to that of `from`. An open stream keeps the segments
+    /// that it has not read, up to [`crate::Options::memory_bytes`].
     pub fn changes(&self, from: SeqNo) -> Result<Changes> {
         self.changes_with(from, ChangesOptions::default())
     }
 
-    /// As [`Database::changes`] with options.
+    /// Returns the changes as [`Database::changes`] does, with options.
     pub fn changes_with(&self, from: SeqNo, options: ChangesOptions) -> Result<Changes> {
         let shared = self.shared();
         shared.check_open()?;
@@ -190,7 +200,7 @@ impl Database {
             );
             return Err(Error::InvalidArgument(message));
         }
-        // First, so that nothing goes while the log is looked at.
+        // First, so that no segment is removed while the log is examined.
         let pin = shared.old_segments.pin_all();
         let log = LogPlace {
             vfs: Arc::clone(&shared.vfs),
@@ -213,21 +223,24 @@ impl Database {
 }
 
 impl Changes {
-    /// The next change; `None` at the end of what is visible (or durable, where only that was asked for). More may come:
-    /// call it again, or [`Changes::wait`] first.
+    /// Returns the next change; `None` at the end of the visible commits (or of the durable ones,
+    /// with [`ChangesOptions::durable_only`]). More may follow: call it again, or [`Changes::wait`]
+    /// first.
     ///
     /// # Errors
     ///
-    /// `ChangesLost` once commits that were not read yet are no longer kept: copy the database and begin behind the copy.
-    /// `Corruption` names segment and offset; `Io`, `Closed`. After an error the stream stands where it stood.
+    /// `ChangesLost` if unread commits are no longer kept: copy the database and start after the
+    /// copy. `Corruption` names segment and offset. `Io`, `Closed`. After an error the position of
+    /// the stream is unchanged.
     ///
     /// # Cost
     ///
-    /// The log is read in pieces, past every lock of a commit. A change of a keyspace waits for the commits under way.
+    /// Reads the log in pieces and takes no lock that a commit needs, with one exception: a change
+    /// of a keyspace waits for the commits in progress.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Change>> {
         self.db.shared().check_open()?;
-        // Ends: each round takes a record, of which there are finitely many up to the end.
+        // Ends: each round takes a record, and the records up to the end are finite.
         loop {
             let Some(record) = self.records.front() else {
                 if !self.read_more()? {
@@ -245,26 +258,26 @@ impl Changes {
         }
     }
 
-    /// Where to resume: everything below this number has been returned, or is nothing that this stream shows.
+    /// Returns the number to resume from: the stream has returned or skipped everything below it.
     pub fn next_seqno(&self) -> SeqNo {
         let front = self.records.front().map(|record| record.seqno);
         front.unwrap_or(self.log.next_seqno())
     }
 
-    /// Waits until there is more to read, without polling. Returns whether there is; `false` when `timeout` is over. What
-    /// came may be nothing that this stream shows.
+    /// Waits without polling until there is more to read. Returns false if `timeout` expires first.
+    /// The new records may be ones that this stream skips.
     ///
     /// # Errors
     ///
-    /// `Closed` when the database is closed meanwhile; `Poisoned` where nothing more will come.
+    /// `Closed` if the database is closed meanwhile; `Poisoned` if no more commits can follow.
     pub fn wait(&self, timeout: Duration) -> Result<bool> {
-        /// A failure of the database may not wake everybody.
+        /// A failure of the database may not wake every waiting stream.
         const LOOK_AGAIN: Duration = Duration::from_secs(1);
         let shared = self.db.shared();
         let until = Instant::now().checked_add(timeout);
         shared.check_open()?;
         let mut log = shared.log.lock();
-        // Ends: with the timeout.
+        // Ends: at the timeout.
         loop {
             shared.check_open()?;
             if self.end() >= self.next_seqno() {
@@ -281,7 +294,7 @@ impl Changes {
         }
     }
 
-    /// The newest number that may be returned now.
+    /// Returns the newest number that may be returned now.
     fn end(&self) -> SeqNo {
         let (shared, visible) = (self.db.shared(), self.db.visible_seqno());
         match self.options.durable_only {
@@ -290,12 +303,12 @@ impl Changes {
         }
     }
 
-    /// Reads on in the log. Returns whether that brought anything.
+    /// Reads on in the log. Returns true if there are records to return.
     fn read_more(&mut self) -> Result<bool> {
         let end = self.end();
         let read = self.log.read(end, &mut self.records);
         self.advance_pin();
-        // What came before an error is returned first; the error comes again.
+        // Records read before an error are returned first; the error then occurs again.
         match self.records.is_empty() {
             true => read.map(|()| false),
             false => Ok(true),

@@ -243,7 +243,7 @@ fn of_tree(shared: &Shared, tree: &Tree, log_bytes: f64) -> KeyspaceAmplificatio
         user_bytes,
         log_writes: Compared {
             measured: (user_bytes > 0).then_some(log_bytes),
-            // Rows whose records do not compress.
+            // Rows with records that do not compress.
             predicted: 1.0,
         },
         flush_writes: written(counters.flushed_bytes.get(), shape.flush_writes()),

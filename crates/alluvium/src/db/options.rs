@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::event::EventListener;
 
-/// Guarantee of an acknowledged commit: one whose call returned `Ok`.
+/// Guarantee of an acknowledged commit, which is a commit with a call that returned `Ok`.
 ///
 /// At every level, commits are atomic across keyspaces and keep their order: if a commit is present
 /// after a failure, so is every commit acknowledged before it began.

@@ -1,7 +1,7 @@
 //! State shared by all handles and background threads of one open database.
 //!
 //! Lock order, outermost first: `drops`, `log`, `store`, `flushes`, `Tree::change`. `syncer_stop`
-//! and the catalog are each locked without any other lock.
+//! is taken without any other lock. The catalog has its own lock.
 
 use crate::sync::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -207,7 +207,7 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Refuses new calls, and ends the waits of clients whose commits have no number yet.
+    /// Refuses new calls, and ends the waits of clients before their commits get a number.
     pub fn set_closed(&self) {
         self.closed.store(true, Ordering::Release);
         self.admission.close();
@@ -240,7 +240,7 @@ impl Shared {
         TxnId(self.next_txn.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Commits an encoded payload whose size has been checked, see [`crate::commit`].
+    /// Commits an encoded payload after its size has been checked, see [`crate::commit`].
     pub fn commit(&self, payload: Vec<u8>, durability: Durability) -> Result<SeqNo> {
         let packed = self.packed(&payload);
         self.commit_request(Request::new(payload, packed, durability))

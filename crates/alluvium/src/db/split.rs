@@ -1,5 +1,5 @@
-//! Splits and joins of groups: a group whose last level has grown is split at table borders, and
-//! small neighbors without upper tables are joined. Pure functions that return manifest edits.
+//! Splits and joins of groups. A group with a last level that has grown is split at table borders,
+//! and small neighbors without upper tables are joined. Pure functions that return manifest edits.
 
 use crate::base::KeyspaceId;
 use crate::version::{GroupEdit, GroupState, Groups, TableRecord};
@@ -247,8 +247,8 @@ fn part_lows(low: &[u8], group: &GroupState, tables: &[Placed], aim: u64) -> Vec
     lows
 }
 
-/// Returns edits that join neighboring groups whose total size does not exceed the target. A queue,
-/// for example, leaves empty groups where its rows have been.
+/// Returns edits that join neighboring groups up to the target size. A queue, for example, leaves
+/// empty groups where its rows have been.
 ///
 /// Joins only groups for which `is_quiet` returns true: those without a job and without upper
 /// tables. Upper tables would become visible outside the range in which they are up to date.

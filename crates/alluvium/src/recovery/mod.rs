@@ -1,13 +1,16 @@
-//! What happens between open and ready: manifest, tables, log.
+//! Recovery: the steps from opening a directory to a ready database.
 //!
-//! Order: take the directory's lock, read the manifest, move aside files that nothing names, open every table,
-//! replay the log above what is flushed, start a new log segment, and write the unresolved prepared transactions into it
-//! where a flush of what was replayed could take their segments away. Nothing is ever appended to a segment that was
-//! replayed, and no table is deleted that an earlier manifest might still need: tables that nothing names wait in a
-//! subdirectory until the next successful open.
+//! Order: take the directory's lock, read the manifest, move unnamed files aside, open every table,
+//! replay the log from where tables end, start a new log segment. If a flush of replayed memtables
+//! could remove the segments of unresolved prepared transactions, these are written into the new
+//! segment.
 //!
-//! A database that is only read goes through the same steps but those that write: its lock is shared, its manifest is
-//! not written anew, no file is moved, and what replay fills stays in memory.
+//! Invariants: nothing is ever appended to a replayed segment, and no table is deleted that an
+//! earlier manifest might still need. Unnamed tables wait in a subdirectory until the next
+//! successful open.
+//!
+//! A read-only open takes the same steps without those that write: its lock is shared, its manifest
+//! is not written anew, no file is moved, and replayed memtables stay in memory.
 
 mod numbers;
 
@@ -39,7 +42,7 @@ use crate::version::{
 use crate::vfs::{LockGuard, Vfs, VfsFile};
 use crate::wal::{RecordKind, ReplayEnd, WalWriter};
 
-/// The lock file.
+/// Name of the lock file.
 pub(crate) const LOCK: &str = "LOCK";
 
 /// A recovered database, ready for its threads.
@@ -47,7 +50,7 @@ pub(crate) struct Recovered {
     pub parts: Parts,
     /// Memtables that replay filled, oldest first.
     pub sealed: Vec<SealedGeneration>,
-    /// The first table number that no file has.
+    /// First table number that no file has.
     pub next_table: TableId,
 }
 
@@ -77,7 +80,8 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     let next_table = first_free_table(state, listed.iter().chain(&old));
     let mut store = Store::new(manifest, tables);
     let trees = open_trees(&store, dir, &options, &cache)?;
-    // From 0: a generation that replay seals ends with the commit just replayed, whatever the manifest has seen since.
+    // Starts at 0: a generation sealed by replay must end at the last replayed commit, even if the
+    // manifest records a newer one.
     let mut log = Log::new(None, 0, trees.clone());
     read_prepared(dir, &options, store.state(), &mut log)?;
     let (end, sealed) = replay(&**vfs, dir, &options, &store, &mut log)?;
@@ -118,14 +122,14 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     })
 }
 
-/// Returns a path that a caller gave as one that keeps its meaning when the working directory changes.
+/// Returns an absolute path, so that a later change of the working directory does not matter.
 pub(crate) fn absolute(vfs: &dyn Vfs, path: &Path) -> Result<PathBuf> {
     vfs.absolute(path)
         .map_err(|e| Error::io("find the working directory for", path, e))
 }
 
-/// Opens the directory, which is created first where that is asked for. All files of the database are
-/// reached through this handle of it.
+/// Opens the directory, and creates it first if the options ask for it. All files of the database
+/// are accessed through this directory handle.
 fn hold_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Arc<dyn Vfs>> {
     if options.create && !options.read_only {
         create_directory(vfs, dir)?;
@@ -138,21 +142,21 @@ fn hold_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Arc<dy
     })
 }
 
-/// Returns the file system that reaches `dir` through a handle of it.
+/// Returns a file system that accesses `dir` through a handle of the directory.
 pub(crate) fn hold(vfs: &dyn Vfs, dir: &Path) -> Result<Arc<dyn Vfs>> {
     vfs.anchored(dir)
         .map_err(|e| Error::io("open directory", dir, e))
 }
 
-/// Takes the lock of a directory alone, with a new lock file where there is none.
+/// Takes the exclusive lock of a directory, and creates a lock file if there is none.
 pub(crate) fn lock_to_write(vfs: &dyn Vfs, dir: &Path) -> Result<LockGuard> {
     let path = dir.join(LOCK);
     let lock = vfs.lock(&path).map_err(|e| Error::io("lock", &path, e))?;
     lock.map_err(|holder| locked(dir, holder))
 }
 
-/// Takes the lock of a directory together with other readers. `None` where there is no lock file, as in a copy that came
-/// without it: readers make no files.
+/// Takes the shared lock of a directory. `None` if there is no lock file, for example in a copy
+/// without it: readers create no files.
 pub(crate) fn lock_to_read(vfs: &dyn Vfs, dir: &Path) -> Result<Option<LockGuard>> {
     let path = dir.join(LOCK);
     match vfs.lock_shared(&path) {
@@ -180,18 +184,20 @@ fn no_database(dir: &Path, options: &Options) -> Error {
 
 fn take_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Option<LockGuard>> {
     match options.read_only {
-        // Without a lock this one goes on: once open, it holds all its files and its log, and a writer can no longer
-        // take anything from it.
+        // A read-only open may continue without a lock: it then holds all its files and its log,
+        // and a writer cannot take anything from it.
         true => lock_to_read(vfs, dir),
         false => lock_to_write(vfs, dir).map(Some),
     }
 }
 
-/// Creates the directory and makes its name durable: a commit in a directory that power loss takes away is lost.
+/// Creates the directory and makes its name durable: if a power loss removed the directory, commits
+/// in it would be lost.
 fn create_directory(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let mut missing = Vec::new();
     for ancestor in dir.ancestors().filter(|a| !a.as_os_str().is_empty()) {
-        // A directory without a manifest may be left of a creation that stopped before its name was durable.
+        // A directory without a manifest may be left from a creation that stopped before its name
+        // was durable.
         let made = ancestor != dir || Manifest::exists(vfs, dir)?;
         if made && exists(vfs, ancestor)? {
             break;
@@ -218,11 +224,11 @@ fn exists(vfs: &dyn Vfs, path: &Path) -> Result<bool> {
 fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Manifest> {
     let is_there = Manifest::exists(&**vfs, dir)?;
     if !is_there {
-        // Before anything is changed.
+        // Checked before anything is changed.
         check_no_remains(&**vfs, dir)?;
     }
     if !options.read_only {
-        // The opening may need all that is left of the device.
+        // The open may need all the space left on the device.
         ballast::give_up(&**vfs, dir);
     }
     if options.read_only && is_there {
@@ -238,7 +244,7 @@ fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Ma
     Manifest::create(Arc::clone(vfs), dir, random_uid())
 }
 
-/// The number in the name of a table or value file.
+/// Returns the number in the name of a table or value file.
 fn file_number(name: &str) -> Option<u64> {
     let number = name
         .strip_suffix(".sst")
@@ -246,7 +252,7 @@ fn file_number(name: &str) -> Option<u64> {
     number?.parse().ok()
 }
 
-/// Moves files of tables and values that no table in the manifest accounts for aside.
+/// Moves table and value files aside if neither the manifest nor one of its tables names them.
 fn move_unreferenced(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -273,12 +279,12 @@ fn move_unreferenced(
     Ok(())
 }
 
-/// The name of a bulk load's temporary file.
+/// Returns the name of a bulk load's temporary file.
 pub(crate) fn run_file_name(number: u64) -> String {
     format!("{number:06}.run")
 }
 
-/// Removes what a bulk load left that did not live to its end. No manifest ever names these files.
+/// Removes the temporary files of interrupted bulk loads. No manifest ever names them.
 fn remove_runs(vfs: &dyn Vfs, dir: &Path, listed: &[String]) -> Result<()> {
     let number = |name: &String| name.strip_suffix(".run")?.parse().ok();
     let is_run = |name: &&String| number(name).is_some_and(|n| run_file_name(n) == **name);
@@ -290,7 +296,8 @@ fn remove_runs(vfs: &dyn Vfs, dir: &Path, listed: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Deletes what an earlier open had moved aside: this one has read everything that the database needs.
+/// Deletes files that an earlier open moved aside: this open has read everything that the database
+/// needs.
 fn delete_aside(vfs: &dyn Vfs, dir: &Path, names: &[String]) -> Result<()> {
     for name in names {
         let path = dir.join(UNREFERENCED).join(name);
@@ -300,7 +307,7 @@ fn delete_aside(vfs: &dyn Vfs, dir: &Path, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Every table of these groups; one that several groups list comes several times.
+/// Returns every table of these groups; a table that several groups list is returned several times.
 pub(crate) fn records<'a>(
     groups: impl Iterator<Item = &'a GroupState>,
 ) -> impl Iterator<Item = &'a TableRecord> {
@@ -333,8 +340,8 @@ fn open_tables(
     Ok(tables)
 }
 
-/// Number of files of tables and values that may be open. Where no lock keeps writers away from a directory that is only read, a
-/// name may go at any time: nothing is closed.
+/// Returns the maximum number of open table and value files. Without a lock, a writer may remove
+/// the files of a read-only database at any time, so no file is ever closed.
 fn open_files_max(options: &Options, is_locked: bool) -> usize {
     if is_locked {
         options.open_files.unwrap_or_else(open_files::default_limit)
@@ -343,7 +350,7 @@ fn open_files_max(options: &Options, is_locked: bool) -> usize {
     }
 }
 
-/// Opens a file that the manifest, or a table that it names, names.
+/// Opens a file that is named by the manifest or by one of its tables.
 fn open_named(files: &Arc<OpenFiles>, vfs: &dyn Vfs, path: &Path) -> Result<Arc<dyn VfsFile>> {
     let opened = files.with_descriptor(|| vfs.open_read(path));
     let file = opened.map_err(|e| match e.kind() {
@@ -356,7 +363,7 @@ fn open_named(files: &Arc<OpenFiles>, vfs: &dyn Vfs, path: &Path) -> Result<Arc<
     Ok(files.keep(file))
 }
 
-/// A value file, opened once for all tables that point into it.
+/// Opens a value file, once for all tables that point into it.
 fn open_values(
     files: &Arc<OpenFiles>,
     vfs: &dyn Vfs,
@@ -373,7 +380,8 @@ fn open_values(
     Ok(file)
 }
 
-/// The manifest and the table must tell the same: a swapped file is damage, whatever its own checksums say.
+/// Checks that the manifest and the table agree: a swapped file is damage, even if its own
+/// checksums are right.
 pub(crate) fn check_record(path: &Path, record: &TableRecord, table: &Table) -> Result<()> {
     let expected = (record.entries, record.min_seqno, record.max_seqno);
     let stored = table.properties();
@@ -422,8 +430,8 @@ fn open_trees(
     Ok(trees)
 }
 
-/// The prepared transactions of a copy that has no log yet. Before the log: it may know them already, if an earlier
-/// opening stopped between writing them there and saying so.
+/// Reads the prepared transactions of a copy that has no log yet. Called before replay: the log may
+/// contain them already, if an earlier open stopped after writing them and before recording it.
 fn read_prepared(
     dir: &Path,
     options: &Options,
@@ -459,7 +467,7 @@ fn replay(
             .map_or(SeqNo::MAX, |k| k.flushed_seqno)
     };
     let mut order = LogOrder::new(dir);
-    // The newest segment that holds more than prepares that older ones or the manifest hold too.
+    // Newest segment with more than prepares that older segments or the manifest also hold.
     let mut newest = SegmentId(0);
     let mut visit = |segment: SegmentId, seqno: SeqNo, kind: RecordKind, payload: &[u8]| {
         order.check(segment, kind, seqno)?;
@@ -489,7 +497,7 @@ fn replay(
             )
         })?;
         if log.active_bytes() >= active_bytes {
-            // Only what lies before this segment is complete in the generation.
+            // Only records before this segment are complete in the generation.
             let log_left = SealedLog {
                 oldest_needed: segment,
                 syncer: None,
@@ -498,22 +506,23 @@ fn replay(
         }
         Ok(())
     };
-    // 0: nothing was recorded yet, and whatever log there is must reach back to its beginning.
+    // 0: no segment is recorded yet, so the log must reach back to its beginning.
     let oldest = state.oldest_segment;
     let mut end = crate::wal::replay(vfs, dir, store.database_uid(), oldest, &mut visit)?;
     end.cut_behind(newest.max(oldest));
     Ok((end, sealed))
 }
 
-/// The first number that no table or value file has or has had, as far as it can be told.
+/// Returns the first number above all table and value files that exist or are known to have
+/// existed.
 fn first_free_table<'a>(state: &ManifestState, files: impl Iterator<Item = &'a String>) -> TableId {
     let highest = files.filter_map(|name| file_number(name)).max();
     let behind = TableId(highest.map_or(0, |highest| highest.saturating_add(1)));
     state.next_table.max(behind)
 }
 
-/// Records the numbers of files that nothing names before these files go: otherwise a later opening could give them out
-/// again, while a removal or renaming of such a file has not reached the device.
+/// Records the numbers of unnamed files before these files are removed. Otherwise a later open
+/// could assign the numbers again while the removal or rename is not yet durable.
 fn remember_numbers(store: &mut Store, next_table: TableId) -> Result<()> {
     if next_table <= store.state().next_table {
         return Ok(());
@@ -538,7 +547,7 @@ fn start_log(
     let segment_bytes = MemoryPlan::new(options).segment_bytes();
     let uid = store.database_uid();
     if !end.cut.is_empty() && first > store.state().next_segment {
-        // Nothing else tells of their numbers once they are gone.
+        // Once the segments are removed, nothing else records their numbers.
         let edit = VersionEdit {
             next_segment: Some(first),
             ..VersionEdit::default()

@@ -1,8 +1,8 @@
-//! Numbers that no database reaches, and numbers out of order: a manifest or log that has them is damaged, whatever its
-//! checksum says.
+//! Checks for numbers that no database reaches and for numbers out of order. A manifest or log with
+//! such numbers is damaged, even if its checksum is right.
 //!
-//! All numbers only grow, by one, so a limit far below what a field can hold leaves room for all that this opening adds
-//! to them, and nothing behind needs to think of an overflow.
+//! All numbers grow by one. A limit far below the maximum of a field leaves room for every number
+//! that this session adds, so the code after recovery need not check for overflow.
 
 use std::path::{Path, PathBuf};
 
@@ -11,18 +11,19 @@ use crate::error::{Error, Result};
 use crate::version::{GroupState, ManifestState};
 use crate::wal::RecordKind;
 
-/// At a million commits a second it is reached after a thousand years.
+/// Reached after a thousand years at a million commits a second.
 const SEQNO_LIMIT: SeqNo = SEQNO_MAX / 2;
-/// Of tables and log segments: 600 a second for ten thousand years.
+/// Limit for table and log segment numbers: 600 files a second for ten thousand years.
 const FILE_LIMIT: u64 = 1 << 48;
 
-/// The newest commit that a manifest knows of. No keyspace is flushed further, or the next flush would go back.
+/// Returns the newest commit that the manifest records. It includes every flushed number, otherwise
+/// the next flush would go back.
 pub(super) fn newest_commit(state: &ManifestState) -> SeqNo {
     let flushed = state.keyspaces.values().map(|k| k.flushed_seqno);
     flushed.fold(state.last_seqno, SeqNo::max)
 }
 
-/// Checks what a manifest says.
+/// Checks the numbers in a manifest.
 pub(super) fn check_manifest(dir: &Path, state: &ManifestState) -> Result<()> {
     let numbers = [
         (
@@ -49,13 +50,14 @@ pub(super) fn check_manifest(dir: &Path, state: &ManifestState) -> Result<()> {
     groups.try_for_each(|group| check_order(&path, group))
 }
 
-/// Of two upper tables in one group the one of the higher run has the newer commits.
+/// Checks the order of upper tables: of two in one group, the one of the higher run has newer
+/// commits.
 fn check_order(path: &Path, group: &GroupState) -> Result<()> {
     for pair in group.upper.windows(2) {
         let [(newer_run, newer), (older_run, older)] = pair else {
             continue;
         };
-        // The tables of one ingest share their number.
+        // The tables of one ingest share their sequence number.
         if newer_run <= older_run || newer.seqnos().0 < older.seqnos().1 {
             let (newer, older) = (newer.id, older.id);
             let found = format!("{newer} of run {newer_run} above {older} of run {older_run}");
@@ -66,10 +68,10 @@ fn check_order(path: &Path, group: &GroupState) -> Result<()> {
     Ok(())
 }
 
-/// Checks the numbers of the records of a log.
+/// Checks the sequence numbers of log records.
 pub(super) struct LogOrder<'a> {
     dir: &'a Path,
-    /// Of those that stand in the order of their numbers.
+    /// Newest number of the records that must be in order.
     newest: SeqNo,
 }
 
@@ -80,7 +82,7 @@ impl LogOrder<'_> {
 
     /// Checks the next record.
     pub fn check(&mut self, segment: SegmentId, kind: RecordKind, seqno: SeqNo) -> Result<()> {
-        // For each record of a replay, so the path is made for an error only.
+        // Called for each record of a replay, so the path is built only for an error.
         let path = || self.dir.join(segment.to_string());
         let what = "number of a commit";
         if kind.is_of_order() {

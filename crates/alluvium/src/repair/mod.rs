@@ -1,11 +1,14 @@
-//! The last good state of a damaged database, as a new database; the damaged one is only read.
+//! Repair: saves the last good state of a damaged database as a new database. The damaged one is
+//! only read.
 //!
-//! - The manifest is taken up to its last edit that can be read, or an older one where it cannot be read at all.
-//! - Tables that pass every check are copied. Of the others the rows of good blocks are written to new tables.
+//! - The manifest is read up to its last readable edit. If it cannot be read at all, an older one
+//!   is used.
+//! - Tables that pass every check are copied. From the others, rows of good blocks are written to
+//!   new tables.
 //! - The log is committed again on top, up to its first damage.
 //!
-//! What is lost is reported, and what that means is for the caller to judge: where rows of a newer table are lost, older
-//! versions of their keys may be seen again, and deleted keys may be back.
+//! The report lists all losses, and the caller must judge their effect. If rows of a newer table
+//! are lost, older versions of their keys may be visible again, and deleted keys may reappear.
 
 mod tables;
 
@@ -28,62 +31,65 @@ use crate::version::{Manifest, ManifestState};
 use crate::vfs::{RealVfs, Vfs};
 use crate::wal::RecordKind;
 
-/// What [`repair`] saved and what it did not.
+/// Result of [`repair`]: saved and lost parts.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// Everything that could not be read, by file and offset.
+    /// All damage found, by file and offset.
     pub damages: Vec<Error>,
-    /// Ranges of keys in which entries of a table are lost.
+    /// Key ranges in which a table has lost entries.
     pub lost: Vec<LostRange>,
-    /// Tables copied as they were.
+    /// Number of tables copied unchanged.
     pub tables_copied: u64,
-    /// Tables of which the good blocks were saved.
+    /// Number of tables from which good blocks were saved.
     pub tables_salvaged: u64,
-    /// Tables of which nothing was saved.
+    /// Number of tables from which nothing was saved.
     pub tables_lost: u64,
-    /// Commits of the log that were made again.
+    /// Number of commits of the log that were committed again.
     pub commits_replayed: u64,
-    /// Operations of the log on keyspaces that the readable part of the manifest does not know.
+    /// Number of log operations on keyspaces that are not in the readable part of the manifest.
     pub unknown_operations: u64,
-    /// Table files that the readable part of the manifest does not name. Usually left of an interrupted merge; where
-    /// edits of the manifest are lost they may hold rows, which were not saved.
+    /// Table files that are not in the readable part of the manifest. Usually left by an
+    /// interrupted compaction. If manifest edits are lost, these files may hold rows, which were
+    /// not saved.
     pub unnamed_tables: Vec<String>,
 }
 
-/// Keys around entries that are lost.
+/// Key range around lost entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostRange {
-    /// The keyspace.
+    /// Name of the keyspace.
     pub keyspace: String,
-    /// The table's file.
+    /// File name of the table.
     pub table: String,
-    /// No key below this one is concerned.
+    /// Lower bound of the lost keys, inclusive.
     pub from: Vec<u8>,
-    /// No key above this one is concerned.
+    /// Upper bound of the lost keys, inclusive.
     pub to: Vec<u8>,
 }
 
 impl RepairReport {
-    /// Whether everything was saved that the database is known to have held.
+    /// Returns true if everything that the database is known to have held was saved.
     pub fn is_complete(&self) -> bool {
         self.damages.is_empty() && self.unknown_operations == 0
     }
 }
 
-/// Saves what can be read of the database in `source` as a new database at `target`, which must not exist and whose
-/// parent must. `source` must not be open for writing, and is not changed. Durable when the call returns.
+/// Saves all readable data of the database in `source` as a new database at `target`.
+///
+/// The target must not exist, and its parent must. `source` must not be open for writing, and is
+/// not changed. Durable when the call returns.
 ///
 /// # Errors
 ///
-/// `Locked`; `InvalidArgument` for a target that cannot be; `Corruption` if no manifest can be read; `NewerFormat` of
-/// the manifest; `NoSpace` and `Io`. Nothing is left at the target.
+/// `Locked`; `InvalidArgument` for an unsuitable target; `Corruption` if no manifest can be read;
+/// `NewerFormat` of the manifest; `NoSpace` and `Io`. Nothing is left at the target.
 pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<RepairReport> {
     repair_on(Arc::new(RealVfs::new()), source, target)
 }
 
-/// As [`repair`], on a file system of the caller's.
+/// Saves a damaged database as [`repair`] does, on another file system.
 pub fn repair_on(
     vfs: Arc<dyn Vfs>,
     source: impl AsRef<Path>,
@@ -92,7 +98,7 @@ pub fn repair_on(
     let source = &absolute(&*vfs, source.as_ref())?;
     let target = &absolute(&*vfs, target.as_ref())?;
     check_target(&*vfs, source, target)?;
-    // Keeps writers away where there is a lock file.
+    // Keeps writers out if there is a lock file.
     let _lock = lock_to_read(&*vfs, source)?;
     let temporary = temporary_name(target)?;
     let job = Repair {
@@ -144,12 +150,12 @@ impl Repair {
         Ok(names)
     }
 
-    /// Commits again what the log has above the tables, up to its first damage. Newer than every table of its keyspace,
-    /// it may get new sequence numbers.
+    /// Commits the log records that are newer than the tables again, up to the first damage. They
+    /// are newer than every table of their keyspace, so they may get new sequence numbers.
     fn replay(&self, uid: u64, original: &ManifestState, report: &mut RepairReport) -> Result<()> {
         let options = Options {
             create: false,
-            // Stands still at the time that the manifest remembers: no row expires by the repair.
+            // Stopped at the time stored in the manifest, so that repair expires no row.
             clock: Clock::custom(|| 0),
             ..Options::default()
         };
@@ -159,14 +165,15 @@ impl Repair {
             let raw = match kind {
                 RecordKind::Commit => Some(payload.to_vec()),
                 RecordKind::PackedCommit => unpack(payload),
-                // One that was only prepared is left out: whether it is committed is for others to say.
+                // A transaction that was only prepared is left out: its coordinator decides whether
+                // it commits.
                 RecordKind::CommitPrepared => {
                     prepared::decode(payload).map(|(_, ops)| ops.to_vec())
                 }
                 _ => return Ok(()),
             };
             let kept = raw.and_then(|raw| keep(&raw, seqno, original, &mut unknown));
-            // The first commit that cannot be read is where the log ends.
+            // The log ends at the first commit that cannot be read.
             match kept {
                 _ if malformed.is_some() => {}
                 None => {
@@ -193,7 +200,8 @@ impl Repair {
     }
 }
 
-/// The operations of a commit that are above what their keyspace has in tables; `None`: malformed.
+/// Returns the operations of a commit that are newer than the tables of their keyspace; `None` if
+/// the commit is malformed.
 fn keep(raw: &[u8], seqno: SeqNo, state: &ManifestState, unknown: &mut u64) -> Option<Vec<u8>> {
     let mut kept = Vec::new();
     let known = |id: KeyspaceId| state.keyspaces.get(&id);
@@ -202,7 +210,7 @@ fn keep(raw: &[u8], seqno: SeqNo, state: &ManifestState, unknown: &mut u64) -> O
         match known(op.keyspace) {
             Some(keyspace) if seqno > keyspace.flushed_seqno => encode_op(&mut kept, &op),
             Some(_) => {}
-            // Of a keyspace that was dropped, unless it is one that was never heard of.
+            // The keyspace was dropped, unless its number was never assigned.
             None => *unknown += u64::from(op.keyspace >= state.next_keyspace),
         }
     }

@@ -1,4 +1,5 @@
-//! Tables of a damaged database: whole ones copied, good rows of others written to new ones.
+//! Tables of a damaged database: intact ones are copied, good rows of the others go into new
+//! tables.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ use crate::table::{
 use crate::version::{GroupEdit, ManifestState, TableRecord, VersionEdit, random_uid};
 use crate::vfs::{Vfs, VfsFile};
 
-/// Brings what can be read of every table of `state` to `target`, and makes `state` say so.
+/// Saves all readable data of every table of `state` to `target`, and updates `state` accordingly.
 pub(super) fn save_tables(
     vfs: &dyn Vfs,
     source: &Path,
@@ -28,7 +29,7 @@ pub(super) fn save_tables(
     state: &mut ManifestState,
     report: &mut RepairReport,
 ) -> Result<()> {
-    // Tables that are replaced, with what replaces them.
+    // Replaced tables with their replacements, if anything was saved.
     let mut replaced: BTreeMap<TableId, Option<TableRecord>> = BTreeMap::new();
     let mut next = state.next_table;
     let mut edit = VersionEdit::default();
@@ -122,7 +123,7 @@ fn replace(
 /// Value files with their uids.
 type OpenValues = BTreeMap<ValueFileId, (u64, Arc<ValueFile>)>;
 
-/// Saves the tables of one keyspace.
+/// Saver of the tables of one keyspace.
 struct Saver<'a> {
     vfs: &'a dyn Vfs,
     source: &'a Path,
@@ -130,13 +131,14 @@ struct Saver<'a> {
     keyspace: KeyspaceId,
     name: &'a str,
     options: TableOptions,
-    /// Whether values end with their time.
+    /// True if every value ends with its expiry time.
     expires: bool,
     report: &'a mut RepairReport,
 }
 
 impl Saver<'_> {
-    /// Copies a table that passes every check; false: it does not, and the report says why.
+    /// Copies a table that passes every check. Otherwise adds the damage to the report and returns
+    /// false.
     fn copy_whole(&mut self, record: &TableRecord) -> Result<bool> {
         let name = record.id.to_string();
         let (from, to) = (self.source.join(&name), self.target.join(&name));
@@ -159,7 +161,7 @@ impl Saver<'_> {
         }
         let copied = self.vfs.copy(&from, &to);
         copied.map_err(|e| Error::io("copy a table to", &to, e))?;
-        // It was read a second time for that, and a wrong bit of a read would stay for ever.
+        // Verified because the copy read the file a second time, and a wrong bit would persist.
         let copy = self.open_table(self.target, record);
         copy.and_then(|copy| copy.verify())
             .map_err(|error| self.of_source(error))?;
@@ -167,7 +169,8 @@ impl Saver<'_> {
         Ok(true)
     }
 
-    /// The error with the file that was copied, where the copy is wrong: that one goes again.
+    /// Returns the error with the path of the source file if the copy is wrong: the copy is removed
+    /// again.
     fn of_source(&self, error: Error) -> Error {
         match error {
             Error::Corruption {
@@ -195,7 +198,7 @@ impl Saver<'_> {
         Ok(table)
     }
 
-    /// Writes the good rows of a damaged table to the new table `id`, if there are any.
+    /// Writes the good rows of a damaged table to the new table `id`. `None` if there are none.
     fn salvage(&mut self, record: &TableRecord, id: TableId) -> Result<Option<TableRecord>> {
         let Ok(file) = self.open(&self.source.join(record.id.to_string())) else {
             self.lose(record, &record.first_key, &record.last_key);
@@ -208,7 +211,7 @@ impl Saver<'_> {
         let (expires, floor) = (self.expires, record.global_seqno.unwrap_or(0));
         let files = self.salvage_values(&*file, record.uid)?;
         let mut builder = TableBuilder::new(new, random_uid(), self.keyspace, &self.options);
-        // The last good key, and where what is being lost began.
+        // Last good key, and true while rows since that key are lost.
         let mut last = record.first_key.clone();
         let open_loss = Cell::new(false);
         let mut lost = Vec::new();
@@ -231,7 +234,7 @@ impl Saver<'_> {
                 }
                 last.clear();
                 last.extend_from_slice(key);
-                // An ingested row has its number from the manifest only.
+                // Only the manifest has the sequence number of an ingested row.
                 builder.add(key, seqno.max(floor), kind, value)?;
                 if let Some((file, uid, stored_bytes)) = pointed {
                     builder.note_pointer(file, uid, stored_bytes);
@@ -248,7 +251,7 @@ impl Saver<'_> {
             lost.push((last, record.last_key.clone()));
         }
         if ranges.is_none() {
-            // What they hid may be seen again.
+            // Without the table's range deletes, rows that they hid may be visible again.
             lost = vec![(record.first_key.clone(), record.last_key.clone())];
         }
         let ranges = ranges.unwrap_or_default();
@@ -258,7 +261,7 @@ impl Saver<'_> {
         self.finish(builder, ranges, id, &path)
     }
 
-    /// Completes a salvaged table, unless it has nothing.
+    /// Completes a salvaged table, or removes it if it is empty.
     fn finish(
         &mut self,
         mut builder: TableBuilder,
@@ -269,7 +272,8 @@ impl Saver<'_> {
         if builder.entries() == 0
             && let Some(first) = ranges.first()
         {
-            // A table has at least one entry. This one says of one key what the range delete says of it too.
+            // A table has at least one entry. This tombstone repeats the range delete for its first
+            // key.
             builder.add(first.start, first.newest(), ValueKind::Delete, &[])?;
         }
         if builder.entries() == 0 {
@@ -285,8 +289,8 @@ impl Saver<'_> {
         Ok(Some(record_of(id, builder.finish()?)))
     }
 
-    /// Copies the value files that a damaged table points into, and opens them. What points into one that cannot be
-    /// opened is lost.
+    /// Copies and opens the value files that a damaged table points into. If one cannot be opened,
+    /// the rows that point into it are lost.
     fn salvage_values(&mut self, file: &dyn VfsFile, uid: u64) -> Result<OpenValues> {
         let mut files = OpenValues::new();
         for part in salvage_values(file, uid) {
@@ -298,7 +302,7 @@ impl Saver<'_> {
         Ok(files)
     }
 
-    /// Copies a value file, unless another table has had it copied.
+    /// Copies a value file, unless it was already copied for another table.
     fn copy_values(&mut self, part: &ValuesPart) -> Result<()> {
         let name = part.file.to_string();
         let (from, to) = (self.source.join(&name), self.target.join(&name));
@@ -325,7 +329,8 @@ impl Saver<'_> {
     }
 }
 
-/// What a pointer leads to, for the table's count of it; `None` if the value cannot be read.
+/// Resolves a pointer to file, uid and stored bytes, for the table's count; `None` if the value
+/// cannot be read.
 fn resolve(files: &OpenValues, stored: &[u8]) -> Option<(ValueFileId, u64, u64)> {
     let (pointer, rest) = Pointer::decode(stored)?;
     let (uid, file) = files.get(&pointer.file)?;
