@@ -1,15 +1,15 @@
-//! Interpretation of log records for a stream: which keyspace an operation is on, and which
-//! recorded changes did not take place.
+//! Interpretation of log records for a stream: the keyspace of each operation, and the recorded
+//! changes that did not take place.
 //!
 //! An operation names its keyspace by number, and counts only if the keyspace existed at its
 //! commit. The stream starts with the keyspaces that exist when it is opened; markers report later
 //! creations and drops. An operation on any other keyspace has one of two causes. Either a drop
-//! later in the log removes the keyspace, and its marker has the name, or the keyspace was dropped
+//! later in the log removes the keyspace, and its marker has the name. Or the keyspace was dropped
 //! before the operation, which then never became visible.
 //!
-//! A marker is written before the manifest edit, which may fail. For creations and drops, the
-//! manifest shows later whether the change took place. If the keyspace is gone by then, only the
-//! last marker of its kind took place.
+//! A marker is written before the manifest edit, which may fail. For a creation or a drop, the
+//! manifest shows later if the change took place. If the keyspace is gone by then, only the last
+//! marker of its kind took place.
 
 use std::collections::VecDeque;
 
@@ -262,7 +262,7 @@ fn options_of(shared: &Shared, marker: &DdlMarker<'_>) -> Result<Option<Keyspace
     Ok(tree.map(|tree| (*tree.options()).clone()))
 }
 
-/// Searches for the drop of a keyspace from record `from` on, because its marker has the name.
+/// Finds a dropped keyspace through the marker of its drop, searching from record `from` on.
 fn find_drop(shared: &Shared, id: KeyspaceId, from: SeqNo) -> Result<Option<Known>> {
     let Some(record) = next_marker(shared, id, DdlAction::Drop, from)? else {
         return Ok(None);

@@ -171,9 +171,8 @@ impl Database {
     /// # Errors
     ///
     /// `ChangesLost` if the log does not reach back to `from`. `InvalidArgument` for a database
-    /// without a log and for a `from` that is more than one above the newest commit. A caller that
-    /// has seen the commit before such a `from` has seen a commit that a power loss removed.
-    /// `Closed`, `Io`, `Corruption`.
+    /// without a log and for a `from` more than one above the newest commit: a caller with such a
+    /// number has seen a commit that a power loss removed. `Closed`, `Io`, `Corruption`.
     ///
     /// # Cost
     ///

@@ -1,12 +1,12 @@
 //! Read, write and space amplification of each keyspace, measured and compared with the design's
 //! predictions.
 //!
-//! Predictions are the formulas of the design, applied to the present tree: the ratio of upper
-//! tables to last level `f`, the upper tables of a group `R`, the compression ratios `c` of upper
-//! tables and last level, and the share of new keys `i`. A number far from its prediction means
-//! that the workload is not one the design assumes, or that the engine has a fault.
-//! `docs/guide/background.md` derives the formulas. Not included: value files, whose bytes are in
-//! none of the numbers.
+//! Predictions are the formulas of the design, applied to the present tree. Their variables are the
+//! ratio of upper tables to last level `f`, the upper tables of a group `R`, the compression ratios
+//! `c` of upper tables and last level, and the share of new keys `i`. If a number is far from its
+//! prediction, the design does not assume such a workload, or the engine has a fault.
+//! `docs/guide/background.md` derives the formulas. Not included: value files, which are in none of
+//! the numbers.
 
 use crate::db::shared::Shared;
 use crate::keyspace::tree::Tree;

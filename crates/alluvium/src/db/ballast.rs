@@ -149,7 +149,7 @@ impl Shared {
         });
         let low = made.is_err_and(full);
         if low {
-            // The next open needs some space too: reserve as much of that as there is.
+            // The next open needs some space too: keep as much of that as there is.
             let parts = [OPEN_BYTES, OPEN_BYTES / 2, OPEN_BYTES / 4, OPEN_BYTES / 8];
             let _ = parts.into_iter().find(|part| held.grow(*part).is_ok());
         }

@@ -21,8 +21,8 @@ impl Handle {
         }
         // First, so that every acknowledged commit comes before the last sync.
         shared.set_closed();
-        // Taken and released: a stream that waits for the log to grow checked before and sleeps, or
-        // will check again.
+        // Takes the log's mutex once: a stream that waits for the log either sleeps already or will
+        // check again.
         drop(shared.log.lock());
         shared.log_grew.notify_all();
         let result = last_sync(shared);

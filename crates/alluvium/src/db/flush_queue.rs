@@ -119,8 +119,8 @@ impl Shared {
 
     /// If the last flush failed, waits until all sealed generations are in tables.
     ///
-    /// Calls that seal for a flush do this first. Otherwise repeated calls would pile up memtables
-    /// that cannot be flushed, past the ceiling that only commits check.
+    /// Calls that seal for a flush do this first. Only commits check the ceiling, so repeated calls
+    /// would otherwise pile up memtables that cannot be flushed.
     pub fn wait_for_flushes_after_failure(&self) -> Result<()> {
         if self.flush_has_failed() {
             self.wait_for_flushes()
@@ -153,7 +153,7 @@ impl Shared {
     }
 
     /// Waits until a flush is worthwhile and returns all sealed generations, oldest first. `None`
-    /// tells the flush thread to stop.
+    /// if the flush thread has to stop.
     pub fn next_flush(&self) -> Option<Vec<SealedGeneration>> {
         let mut flushes = self.flushes.state.lock();
         let mut trimmed = false;
@@ -169,8 +169,8 @@ impl Shared {
                 return Some(flushes.sealed.drain(..).collect());
             }
             if !trimmed && !self.cache.is_within() {
-                // Memtables have taken memory from the cache, which may shrink only here if no
-                // client reads.
+                // Memtables have taken memory from the cache. If no client reads, only this thread
+                // trims it.
                 MutexGuard::unlocked(&mut flushes, || self.cache.trim());
                 trimmed = true;
                 continue;
@@ -201,7 +201,7 @@ impl Shared {
         self.look_at_flushes();
     }
 
-    /// Wakes all threads that wait for flushes, because a condition that they check has changed.
+    /// Wakes all threads that wait for flushes, because a condition of their wait has changed.
     pub fn look_at_flushes(&self) {
         // Under the mutex: a thread that has just checked is asleep when this notifies it.
         drop(self.flushes.state.lock());

@@ -122,8 +122,8 @@ impl Shared {
         Ok(last_level_bytes)
     }
 
-    /// Assigns the last level to tables that overlap no other table, and a new upper run to each of
-    /// the others: two of them may go into the same group, which lists a run only once.
+    /// Assigns the last level to tables without overlaps, and a new upper run to each of the
+    /// others. Two of them may go into the same group, which lists a run only once.
     fn choose_levels(&self, store: &mut Store, of: &IngestedTree, seqno: SeqNo) -> Vec<Placed> {
         let mut placed = Vec::with_capacity(of.tables.len());
         for table in &of.tables {

@@ -25,8 +25,8 @@ pub(crate) struct MemoryPlan {
     /// Limit for active and sealed memtables together: a quarter of the memory that open tables
     /// leave. Sealed memtables above it slow writers down.
     pub write_bytes: usize,
-    /// Sealed bytes at which memtables are merged into one flush: larger flushes need fewer
-    /// compactions later. Half of the limit for memtables in a database without tables.
+    /// Sealed bytes at which memtables are flushed together: larger flushes need fewer compactions
+    /// later. Half of the limit for memtables in a database without tables.
     pub flush_bytes: usize,
     /// Limit for the writes of one transaction or batch.
     pub transaction_bytes: usize,
@@ -39,10 +39,10 @@ const FRESH_BYTES_MIN: usize = 1 << 20;
 /// Use of the memory budget, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryUse {
-    /// Memtables with their filters and range deletes: active ones, those that wait for their
-    /// flush, and those that open cursors keep.
+    /// Memtables with their filters and range deletes: active ones, sealed ones waiting for their
+    /// flush, and those kept by open cursors.
     pub memtable_bytes: u64,
-    /// Decoded blocks in the cache, which has all memory that the other uses leave.
+    /// Decoded blocks in the cache, which has all memory left by the other uses.
     pub cache_bytes: u64,
     /// Fences, filters, range deletes and other metadata of open tables.
     pub table_bytes: u64,
@@ -123,15 +123,15 @@ impl MemoryPlan {
         self.active_bytes / 4
     }
 
-    /// Returns the total size of the empty memtables, one for each keyspace that is written to, at
-    /// which they are sealed however little was written.
+    /// Returns the total size of empty memtables, one for each written keyspace, at which they are
+    /// sealed however little was written.
     pub fn fresh_bytes(&self) -> usize {
         self.active_bytes.max(FRESH_BYTES_MIN)
     }
 
-    /// Returns the sealed bytes at which commits wait for a flush: half of the memory that open
-    /// tables leave. The other half is for the tables that the flush makes, active memtables and
-    /// jobs. Admission control makes the ceiling unreachable in practice.
+    /// Returns the sealed bytes at which commits wait for a flush: half of the memory left by open
+    /// tables. The other half is for the tables that the flush makes, active memtables and jobs.
+    /// Admission control makes the ceiling unreachable in practice.
     pub fn ceiling_bytes(&self) -> usize {
         self.write_bytes * 2
     }

@@ -241,8 +241,8 @@ impl Database {
         Ok(())
     }
 
-    /// Begins an ingest of thousands of rows or more in key order. They are written straight into
-    /// tables and installed as one commit.
+    /// Begins an ingest: rows in key order, written straight into tables and installed as one
+    /// commit. Suited to thousands of rows or more.
     ///
     /// Fails only with `NoSpace`, `ReadOnly` and `Closed`; adding rows and [`Ingest::finish`] have
     /// their own errors.
@@ -338,7 +338,7 @@ impl Database {
             let mut log = shared.log.lock();
             shared.check_open()?;
             match log.active_bytes() {
-                // Commits that changed no row since the last flush, such as a rollback of a
+                // Records that changed no row since the last flush, such as a rollback of a
                 // prepared transaction, are only in the log.
                 0 => log.sync(shared)?,
                 _ => log.seal(shared)?,
@@ -367,8 +367,8 @@ impl Database {
     ///
     /// Its tables are hard links, so it takes no space until the two databases differ. On another
     /// file system the tables are copied, as the returned value reports. Commits continue
-    /// meanwhile; dropping a keyspace waits for the flush. Prepared transactions that are
-    /// unresolved at that point are included and must be resolved there separately.
+    /// meanwhile; dropping a keyspace waits for the flush. Transactions that are prepared and
+    /// unresolved at that point are included; they must be resolved in each database separately.
     ///
     /// The target must not exist, and its parent must. Durable when the call returns.
     ///

@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::event::EventListener;
 
-/// Guarantee of an acknowledged commit, which is a commit with a call that returned `Ok`.
+/// Guarantee of an acknowledged commit. A commit is acknowledged when its call returns `Ok`.
 ///
 /// At every level, commits are atomic across keyspaces and keep their order: if a commit is present
 /// after a failure, so is every commit acknowledged before it began.

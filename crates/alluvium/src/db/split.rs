@@ -8,8 +8,8 @@ use crate::version::{GroupEdit, GroupState, Groups, TableRecord};
 /// flushed tables small.
 const GROUPS_AIM: u64 = 32;
 
-/// Returns edits that list a flushed table as the newest upper table of every group that it
-/// overlaps. With `below`, the whole table lies below that key.
+/// Returns edits that list a flushed table as the newest upper table of every group it overlaps.
+/// With `below`, the whole table lies below that key.
 pub(crate) fn upper_edits(
     keyspace: KeyspaceId,
     groups: &Groups,
@@ -33,9 +33,9 @@ pub(crate) fn upper_edits(
 
 /// Returns edits that put the outputs of a compaction into the group at `low`.
 ///
-/// Outputs that are too large for one group go into new groups to its right. `newer` are the upper
-/// tables that stay in the group, newest first; each goes into every part that it overlaps. `total`
-/// is the size of the keyspace's last level before the compaction.
+/// Outputs that are too large for one group go into new groups to its right. `newer` are the
+/// group's remaining upper tables, newest first; each goes into every part that it overlaps.
+/// `total` is the size of the keyspace's last level before the compaction.
 pub(crate) fn plan_split(
     keyspace: KeyspaceId,
     low: &[u8],
@@ -80,8 +80,8 @@ pub(crate) fn plan_split(
     edits
 }
 
-/// Distributes the upper tables of a group that is split into parts starting at `lows`: each table
-/// goes into every part that it overlaps.
+/// Splits a group into parts starting at `lows` and distributes its upper tables: each goes into
+/// every part that it overlaps.
 fn share_uppers(
     keyspace: KeyspaceId,
     lows: &[Vec<u8>],
@@ -140,10 +140,10 @@ pub(crate) fn fits_last_level(
     inside && groups[low].tables().all(apart) && !is_busy(low)
 }
 
-/// Returns edits that put tables of an ingest or a flush, sorted by first key, into the groups that
-/// they overlap.
+/// Returns edits that put tables of an ingest or a flush, sorted by first key, into the groups they
+/// overlap.
 ///
-/// A group that becomes too large is split, so that its new tables are compacted in pieces. Tables
+/// A group that becomes too large is split, and its new tables are then compacted in pieces. Tables
 /// that overlap each other lie together in one group.
 pub(crate) fn plan_ingest(
     keyspace: KeyspaceId,

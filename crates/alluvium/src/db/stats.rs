@@ -31,7 +31,7 @@ pub struct Stats {
     pub ingested_bytes: u64,
     /// Versions dropped because a newer version hides them from every reader.
     pub versions_shadowed: u64,
-    /// Inserts that met their delete above the last level, so that compaction dropped both.
+    /// Pairs of an insert and its delete that met above the last level: compaction dropped both.
     pub pairs_cancelled: u64,
     /// Tombstones dropped at the last level.
     pub tombstones_dropped: u64,
@@ -41,18 +41,17 @@ pub struct Stats {
     pub delay_us: u64,
     /// Commits that waited at the hard memory ceiling. Should be 0.
     pub ceiling_waits: u64,
-    /// Number of times that a resting cursor was made to release memtables and tables which a flush
-    /// or compaction had replaced.
+    /// Number of times that a resting cursor was made to release memtables and tables after a flush
+    /// or compaction had replaced them.
     pub cursors_released: u64,
-    /// Bytes of log segments that recovery no longer needs and that are kept for streams of
-    /// changes.
+    /// Bytes of log segments kept only for streams of changes: recovery no longer needs them.
     pub change_log_bytes: u64,
     /// Number of row locks that transactions and prepared transactions hold now.
     pub row_locks: u64,
     /// Jumps of the wall clock by more than a day, see [`crate::Event::ClockJump`].
     pub clock_jumps: u64,
     /// The last confirmed time, in milliseconds since 1970. Compactions drop only rows that had
-    /// expired by then. 0 if no time is confirmed yet, and if no keyspace has rows that expire.
+    /// expired by then. 0 if no time is confirmed yet, and without keyspaces with expiring rows.
     pub confirmed_time_ms: u64,
     /// Durations of commits in microseconds, including the wait in the queue and the sync but not
     /// admission delays. Of commits that wait for no sync, one in 16 is timed and counted 16 times.

@@ -1,10 +1,10 @@
 //! Store: the durable list of tables, made of the manifest, its state and the open tables, with the
 //! only functions that change them.
 //!
-//! Every change takes the same steps. It builds an edit against the current state, appends and
-//! syncs it (the manifest refuses one that does not fit), publishes the new versions, and releases
-//! everything that the edit no longer names. A failed append poisons the database. Files of tables
-//! without a name in the manifest are deleted after their last reader: see `removals`.
+//! Every change takes the same steps. It builds an edit against the current state, then appends and
+//! syncs it; the manifest refuses an edit that does not fit. Then it publishes the new versions and
+//! releases everything that the edit no longer names. A failed append poisons the database. Files
+//! of tables without a name in the manifest are deleted after their last reader: see `removals`.
 
 use crate::sync::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -95,7 +95,7 @@ impl Store {
         self.flushed_to
     }
 
-    /// Records that all commits up to `upto` are in tables, and the prepared transactions that were
+    /// Records that all commits up to `upto` are in tables, with the prepared transactions
     /// unresolved after it.
     pub fn note_flushed(&mut self, upto: SeqNo, prepared: &[Arc<[u8]>]) {
         self.flushed_to = upto;

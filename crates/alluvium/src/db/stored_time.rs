@@ -13,8 +13,8 @@ use crate::vfs::{RealVfs, Vfs};
 ///
 /// The time of reads never falls below the stored time. Use this for a database that has recorded a
 /// wrong clock, as [`crate::Event::StoredTimeAhead`] reports. Rows that compactions dropped because
-/// of the wrong time do not come back; rows that are still there are visible again until they
-/// expire. Durable when the call returns. After a crash either the old or the new time is stored.
+/// of the wrong time do not come back. All other rows are visible again until they expire. Durable
+/// when the call returns. After a crash either the old or the new time is stored.
 ///
 /// # Errors
 ///

@@ -11,8 +11,8 @@ use crate::wal::{PreparedSegment, WalWriter};
 const AMPLE_SEGMENTS: u64 = 256;
 
 impl Shared {
-    /// Runs the sync thread, which bounds the time that a `Buffered` commit stays unsynced and
-    /// prepares the next segment.
+    /// Runs the sync thread: bounds the time that a `Buffered` commit stays unsynced, and prepares
+    /// the next segment.
     pub fn run_syncer(&self) {
         let next_round = || Instant::now().checked_add(self.options.sync_interval);
         let mut due = next_round();

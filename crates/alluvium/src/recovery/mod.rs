@@ -1,9 +1,9 @@
 //! Recovery: the steps from opening a directory to a ready database.
 //!
 //! Order: take the directory's lock, read the manifest, move unnamed files aside, open every table,
-//! replay the log from where tables end, start a new log segment. If a flush of replayed memtables
-//! could remove the segments of unresolved prepared transactions, these are written into the new
-//! segment.
+//! replay the commits that are not in tables, start a new log segment. If a flush of replayed
+//! memtables could remove the segments of unresolved prepared transactions, these are written into
+//! the new segment.
 //!
 //! Invariants: nothing is ever appended to a replayed segment, and no table is deleted that an
 //! earlier manifest might still need. Unnamed tables wait in a subdirectory until the next
@@ -296,8 +296,7 @@ fn remove_runs(vfs: &dyn Vfs, dir: &Path, listed: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Deletes files that an earlier open moved aside: this open has read everything that the database
-/// needs.
+/// Deletes files that an earlier open moved aside: this open has read everything it needs.
 fn delete_aside(vfs: &dyn Vfs, dir: &Path, names: &[String]) -> Result<()> {
     for name in names {
         let path = dir.join(UNREFERENCED).join(name);

@@ -63,9 +63,9 @@ pub struct LostRange {
     pub keyspace: String,
     /// File name of the table.
     pub table: String,
-    /// Lower bound of the lost keys, inclusive.
+    /// Lower bound: no key below it is affected.
     pub from: Vec<u8>,
-    /// Upper bound of the lost keys, inclusive.
+    /// Upper bound: no key above it is affected.
     pub to: Vec<u8>,
 }
 
