@@ -8,8 +8,8 @@
 //! before the operation, which then never became visible.
 //!
 //! A marker is written before the manifest edit, which may fail. For a creation or a drop, the
-//! manifest shows later if the change took place. If the keyspace is gone by then, only the last
-//! marker of its kind took place.
+//! manifest shows later whether the change took place. If the keyspace is gone by then, only the
+//! last marker of its kind took place.
 
 use std::collections::VecDeque;
 
@@ -229,9 +229,9 @@ fn operation(op: Op<'_>, known: Known) -> Option<Operation> {
 
 /// Returns true if the manifest has made the change that a marker announces.
 fn has_happened(shared: &Shared, seqno: SeqNo, marker: &DdlMarker<'_>) -> Result<bool> {
-    // A change of a keyspace holds the log's mutex from before the marker until after the edit. Not
-    // taken together with the store's mutex: background threads hold that one longer than a commit
-    // may wait.
+    // A change of a keyspace holds the log's mutex from before the marker until after the edit. The
+    // log's mutex is released before the store's is taken: background threads hold the store's
+    // longer than a commit may wait.
     drop(shared.log.lock());
     let store = shared.store.lock();
     let state = store.state();

@@ -43,7 +43,8 @@ const OPEN_BYTES: u64 = 2 * SHORT_SEGMENT_BYTES;
 /// Up to this size the ballast file may be a quarter as large as the tables, above it a 32nd.
 const SMALL_BYTES: u64 = 4 << 20;
 
-/// The ballast file is resized only if its size is wrong by more than one part in this many.
+/// The ballast file is resized only if its size is wrong by more than this fraction (1 /
+/// `SLACK_PART`).
 const SLACK_PART: u64 = 4;
 
 /// State of the ballast file, see the module.

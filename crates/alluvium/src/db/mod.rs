@@ -97,16 +97,16 @@ pub struct WriteOptions {
 impl Database {
     /// Opens the database in a directory, creating it if [`Options::create`] allows.
     ///
-    /// # Cost
-    ///
-    /// Reads the fences and filters of every table, and replays the part of the log that is not yet
-    /// in tables: about as many bytes as the memtables had.
-    ///
     /// # Errors
     ///
     /// `Locked` if another process or handle has the database open. `Corruption` and `NewerFormat`
     /// if stored bytes cannot be trusted or read; `Corruption` also if the files of a database lack
     /// `CURRENT`. `InvalidArgument` for options out of range. `Io` for all other failures.
+    ///
+    /// # Cost
+    ///
+    /// Reads the fences and filters of every table, and replays the part of the log that is not yet
+    /// in tables: about as many bytes as the memtables had.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Database> {
         Database::open_on(Arc::new(crate::vfs::RealVfs::new()), path, options)
     }

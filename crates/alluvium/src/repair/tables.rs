@@ -123,7 +123,7 @@ fn replace(
 /// Value files with their uids.
 type OpenValues = BTreeMap<ValueFileId, (u64, Arc<ValueFile>)>;
 
-/// Saver of the tables of one keyspace.
+/// Context for saving the tables of one keyspace.
 struct Saver<'a> {
     vfs: &'a dyn Vfs,
     source: &'a Path,
