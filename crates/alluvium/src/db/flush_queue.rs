@@ -41,7 +41,8 @@ struct Flushes {
     stop: bool,
 }
 
-/// Number of generations that are flushed however small they are: readers search each memtable.
+/// Number of sealed generations that triggers a flush, however small they are: readers search each
+/// memtable.
 const GENERATIONS_MAX: usize = 32;
 
 /// Interval between two tries of background work that failed without a change.

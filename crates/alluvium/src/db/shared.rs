@@ -207,7 +207,7 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Refuses new calls, and ends the waits of clients before their commits get a number.
+    /// Refuses new calls, and ends the waits of clients with commits that have no number yet.
     pub fn set_closed(&self) {
         self.closed.store(true, Ordering::Release);
         self.admission.close();
