@@ -303,8 +303,8 @@ impl Shared {
         self.log_grew.notify_all();
     }
 
-    /// Records that commits are durable through `seqno`. The caller holds the log's mutex, so that
-    /// no waiting thread misses it.
+    /// Records that commits are durable through `seqno`. A caller that holds the log's mutex wakes
+    /// every waiting thread; without it a thread that is about to sleep may miss this.
     pub fn note_durable(&self, seqno: SeqNo) {
         self.durable_seqno.fetch_max(seqno, Ordering::Release);
         self.log_grew.notify_all();
