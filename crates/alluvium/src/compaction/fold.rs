@@ -1,23 +1,26 @@
-//! Which versions of one key a merge keeps, and as what. Pure: the one place that may drop an entry.
+//! Fold: which versions of one key a compaction keeps, and in which form. Pure: the one place that
+//! may drop an entry.
 //!
-//! A merge hands over all versions of a key that its inputs hold, newest first, and gets back what to write.
-//! Rules, in this order:
+//! A merge hands over all versions of a key that its inputs hold, newest first, and gets back the
+//! versions to write. Rules, in this order:
 //!
-//! 1. **Cancel.** A delete directly above an `insert`, both at or below the drop horizon, vanish together: the
-//!    caller of `insert` promised that the key was absent, so nothing below can come to light. Only inserts
-//!    cancel, never covering puts.
-//!    Range deletes do not cancel either: they stay where they are.
-//! 2. **Shadow.** A version is dropped when every read point sees a newer one. An insert that shadows something
-//!    becomes a covering put, or a later delete would cancel it and bring the older version in a lower table back.
-//! 3. **Bottom.** Where the inputs hold everything older than their newest entry for the key, a delete that is
-//!    the oldest version kept has nothing left to hide and is dropped, once it is at or below the horizon
-//!    (conflict checks of older snapshots need it until then). Sequence numbers at or below the horizon are
-//!    stored as 0: no open transaction can compare with them.
+//! 1. **Cancel.** A delete directly above an `insert`, both at or below the drop horizon, vanish
+//!    together: the caller of `insert` promised that the key was absent, so no older version can
+//!    reappear. Only inserts cancel, never covering puts. Range deletes do not cancel either: they
+//!    stay where they are.
+//! 2. **Shadow.** A version is dropped when every read point sees a newer one. An insert that
+//!    shadows another version becomes a covering put. Otherwise a later delete would cancel it and
+//!    bring back the older version from a lower table.
+//! 3. **Bottom.** This rule applies if the inputs hold everything older than their newest entry for
+//!    the key. A delete that is the oldest version kept has nothing left to hide and is dropped,
+//!    once it is at or below the horizon (conflict checks of older snapshots need it until then).
+//!    Sequence numbers at or below the horizon are stored as 0: no open transaction can compare
+//!    with them.
 
 use crate::base::{SeqNo, ValueKind};
 use crate::read_points::DropPoints;
 
-/// One version of the key under consideration; `at` is the caller's name for its value.
+/// One version of the key under consideration; `at` is the caller's handle for its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Version {
     pub seqno: SeqNo,
@@ -25,15 +28,15 @@ pub(crate) struct Version {
     pub at: usize,
 }
 
-/// What is known of the merge as a whole.
+/// Facts about the merge as a whole.
 pub(crate) struct FoldRules<'a> {
-    /// What may be dropped.
+    /// Read points, which decide on the versions that may be dropped.
     pub points: &'a DropPoints,
-    /// Whether the inputs hold everything older than their newest entry, for all keys of the merge.
+    /// True if the inputs hold everything older than their newest entry, for all keys of the merge.
     pub bottom: bool,
 }
 
-/// Counts what a fold dropped, for metrics.
+/// Numbers of versions that folds dropped, for metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct FoldCounts {
     pub shadowed: u64,
@@ -42,12 +45,13 @@ pub(crate) struct FoldCounts {
 }
 
 impl FoldRules<'_> {
-    /// Folds what [`FoldRules::cancel`] has left of `versions` of one key (newest first, seqnos strictly falling) in place. Range deletes over the key are
-    /// versions of it.
+    /// Folds the versions of one key that [`FoldRules::cancel`] left, in place. They are newest
+    /// first, with strictly descending sequence numbers. Range deletes over the key are versions of
+    /// it.
     pub fn fold(&self, versions: &mut Vec<Version>, counts: &mut FoldCounts) {
         debug_assert!(versions.windows(2).all(|w| w[0].seqno > w[1].seqno));
         if let [only] = versions.as_slice() {
-            // The common case of a merge: nothing to compare, only the bottom rules apply.
+            // The common case: nothing to compare, only the bottom rules apply.
             let mut only = *only;
             let gone = self.finish_oldest(&mut only, counts);
             versions.clear();
@@ -67,7 +71,7 @@ impl FoldRules<'_> {
         }
     }
 
-    /// Takes out pairs of an insert and the delete above it.
+    /// Removes pairs of an insert and the delete above it.
     pub fn cancel(&self, versions: &mut Vec<Version>, counts: &mut FoldCounts) {
         let horizon = self.points.horizon();
         let mut i = 0;
@@ -77,7 +81,7 @@ impl FoldRules<'_> {
             if pair && newer.seqno <= horizon {
                 versions.drain(i..i + 2);
                 counts.cancelled_pairs += 1;
-                // What stood above the pair now stands above what was below it.
+                // The version above the pair is now above the version below the pair.
                 i = i.saturating_sub(1);
             } else {
                 i += 1;
@@ -89,7 +93,8 @@ impl FoldRules<'_> {
         let mut kept = 0;
         for i in 0..versions.len() {
             let version = versions[i];
-            // Compared with the next newer version of all, kept or not: read points between the two decide.
+            // Compares with the next newer version of all, kept or not: read points between the two
+            // decide.
             let droppable = i > 0 && self.points.can_drop(version.seqno, versions[i - 1].seqno);
             if droppable {
                 let above = &mut versions[kept - 1];
@@ -103,7 +108,7 @@ impl FoldRules<'_> {
         versions.truncate(kept);
     }
 
-    /// Applies the bottom rules to the oldest version kept; true: it is dropped.
+    /// Applies the bottom rules to the oldest version kept; returns true if it is dropped.
     fn finish_oldest(&self, oldest: &mut Version, counts: &mut FoldCounts) -> bool {
         if !self.bottom || oldest.seqno > self.points.horizon() {
             return false;
@@ -121,8 +126,7 @@ impl FoldRules<'_> {
 mod tests {
     use super::*;
 
-    /// Runs every merge order of a history of one key and checks that all read points at or above the horizon
-    /// see what the history says, and that deleted rows never return.
+    /// Parses the versions of one key.
     fn versions(text: &str) -> Vec<Version> {
         // "d9 i7 p3": newest first.
         let kind = |c| match c {
@@ -211,14 +215,15 @@ mod tests {
         }
     }
 
-    /// What a reader at `point` sees in sources given newest first.
+    /// Returns the value that a reader at `point` sees in sources given newest first.
     fn visible(sources: &[Vec<Version>], point: SeqNo) -> Option<usize> {
         let hit = sources.iter().flatten().find(|v| v.seqno <= point)?;
         (hit.kind != ValueKind::Delete).then_some(hit.at)
     }
 
-    /// Enumerates histories of one key (each step a put, a legal insert or a delete), all read-point sets, and all
-    /// ways to merge neighbouring sources down to one: every registered point keeps seeing the same value.
+    /// Enumerates histories of one key (each step a put, a legal insert or a delete), all sets of
+    /// read points, and all ways to merge adjacent sources down to one. Every registered point
+    /// keeps seeing the same value, and deleted rows never return.
     #[test]
     fn no_merge_order_of_any_short_history_changes_what_a_read_point_sees() {
         for length in 1..=5u32 {
@@ -276,7 +281,8 @@ mod tests {
         for from in 0..sources.len() {
             for to in from + 2..=sources.len() {
                 for drop_points in 0..2 {
-                    // A snapshot may be closed between two merges: then nothing is registered any more.
+                    // A snapshot may be closed between two merges: then nothing is registered any
+                    // more.
                     let points = if drop_points == 0 {
                         registered.to_vec()
                     } else {

@@ -1,4 +1,5 @@
-//! One merge of one group: freeze its inputs, write the outputs, install them by compare-and-swap.
+//! Compaction of one group: freezes its inputs, writes the outputs, installs them by
+//! compare-and-swap.
 
 use crate::sync::time::Instant;
 use std::ops::Range;
@@ -24,38 +25,40 @@ use crate::read_points::DropPoints;
 use crate::table::{SCAN_BYTES, Table};
 use crate::version::group::{Group, Upper, Version};
 
-/// A picked merge. While it exists, its group is busy and no other job may touch it.
+/// A picked compaction. While it exists, its group is busy and no other job may touch it.
 pub(crate) struct Job {
     pub tree: Arc<Tree>,
     /// Low key of the group.
     pub low: Vec<u8>,
     pub work: Work,
-    /// The upper tables of the group when it was picked, newest first.
+    /// Upper tables of the group when it was picked, newest first.
     pub picked: Vec<TableId>,
-    /// When it makes room for others.
+    /// Kind of compaction: decides when it yields to other work.
     pub mode: Mode,
 }
 
-/// The tables that a merge replaces, as they were when it began. Newer upper tables stay as they are.
+/// Tables that a compaction replaces, as they were when it began. Newer upper tables stay as they
+/// are.
 pub(crate) struct Inputs {
     pub keyspace: KeyspaceId,
     pub low: Vec<u8>,
-    /// Where the group ended: an ingest may have split it since.
+    /// Exclusive end of the group when the compaction began: an ingest may have split the group
+    /// since.
     pub high: Option<Vec<u8>>,
     pub upper: Vec<TableId>,
     pub last: Vec<TableId>,
 }
 
-/// What a merge produced in place of its inputs.
+/// Output of a compaction, which replaces its inputs.
 pub(crate) enum Compacted {
-    /// The group's new last level, in key order.
+    /// New last level of the group, in key order.
     LastLevel(Vec<NewTable>),
     /// At most one upper table, which takes the place of the newest input with this run number.
     Upper { run: u64, table: Option<NewTable> },
 }
 
 impl Compacted {
-    /// The new tables.
+    /// New tables of either kind.
     pub fn tables(&self) -> &[NewTable] {
         match self {
             Compacted::LastLevel(tables) => tables,
@@ -63,15 +66,15 @@ impl Compacted {
         }
     }
 
-    /// Their bytes.
+    /// Total size of their files.
     pub fn bytes(&self) -> u64 {
         self.tables().iter().map(|t| t.record.file_bytes).sum()
     }
 }
 
 impl Job {
-    /// Runs the merge to its end, in steps. On `NoSpace` nothing has changed and the job may be picked again; the same
-    /// after a return that left the group alone because somebody writes again.
+    /// Runs the compaction to its end, in steps. On `NoSpace` nothing has changed and the job may
+    /// be picked again. The same holds if it returned without a result because a writer committed.
     pub fn run(&self, shared: &Shared) -> Result<()> {
         let steps = Steps::new(shared, self.mode);
         let began = Instant::now();
@@ -80,7 +83,7 @@ impl Job {
             return Ok(());
         };
         if !self.is_current(&version.groups()[index]) {
-            // Another job was quicker; what is due now is picked anew.
+            // Another job was quicker; due work is picked anew.
             return Ok(());
         }
         self.tell_begin(shared, &version.groups()[index]);
@@ -108,7 +111,8 @@ impl Job {
         result.map(drop)
     }
 
-    /// Its merge was not possible: before it is tried again, scans have to pay for it again.
+    /// Resets the count of extra seeks after the compaction was not possible: scans have to cause
+    /// as many again before it is retried.
     pub fn charge_scans_again(&self) {
         let version = Arc::clone(&self.tree.load().version);
         if let Some(index) = version.find_low(&self.low) {
@@ -127,7 +131,7 @@ impl Job {
         });
     }
 
-    /// Returns the bytes of the new tables; 0 where nothing was done.
+    /// Returns the bytes of the new tables; 0 if nothing was done.
     fn run_in(
         &self,
         shared: &Shared,
@@ -144,7 +148,8 @@ impl Job {
             }
         };
         shared.sync_directory()?;
-        // Within the budget little is merged with much, for other reasons: that says nothing of how debt is paid.
+        // Compactions within the budget have other causes and merge few upper bytes with many:
+        // their rate says nothing about how fast the backlog drains.
         let consumed: u64 = match self.work {
             Work::LastLevel if is_over_budget(shared) => group.upper_bytes(),
             _ => 0,
@@ -156,8 +161,8 @@ impl Job {
         Ok(bytes)
     }
 
-    /// Whether the group still holds exactly the upper tables that were there when it was picked. Only then do the
-    /// indices of a tier merge mean the same tables.
+    /// Returns true if the group still holds exactly the upper tables that it had when it was
+    /// picked. Only then do the indices of a tier compaction mean the same tables.
     fn is_current(&self, group: &Group) -> bool {
         let now = group.upper.iter().map(|u| u.table.id());
         now.eq(self.picked.iter().copied())
@@ -279,7 +284,8 @@ impl Job {
     }
 }
 
-/// Inputs of a merge: entries, newest source first, and the range deletes of all sources that read points tell apart.
+/// Inputs of a compaction: entries, newest source first, and the range deletes of all sources that
+/// read points tell apart.
 struct Sources {
     streams: Vec<Stream>,
     ranges: Arc<RangeDeletes>,
@@ -287,7 +293,8 @@ struct Sources {
 }
 
 impl Sources {
-    /// These upper tables of a group, clipped to its range. Tables of which nobody sees an entry are not read.
+    /// Opens these upper tables of a group, clipped to its range. Skips tables without an entry
+    /// that a reader sees.
     fn upper(
         version: &Version,
         index: usize,
@@ -301,7 +308,7 @@ impl Sources {
         for own in upper.iter().filter_map(|upper| upper.table.range_deletes()) {
             ranges.add_fragments(own, low, high);
         }
-        // While the ranges are cut; the result is charged with the output.
+        // Charged while the ranges are cut; the result is charged with the output.
         let _charge = Charge::of(cache, Use::Jobs, ranges.memory_bytes());
         let mut inputs = Sources {
             streams: Vec::with_capacity(upper.len()),
@@ -325,7 +332,7 @@ impl Sources {
         self.values.files.extend(files);
     }
 
-    /// Whether the range deletes hide all of a table from everybody.
+    /// Returns true if the range deletes hide the whole table from all readers.
     fn hides(&self, table: &Table, points: &DropPoints) -> bool {
         let (first, last) = (table.first_key(), table.last_key());
         let horizon = points.horizon();

@@ -1,4 +1,5 @@
-//! What the merging threads share: who works on what, what somebody waits for, and what is known of their speed.
+//! State shared by the compaction threads: busy groups, ranges that callers wait for, and the
+//! measured speed of compaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,8 @@ use crate::sync::plain::{Condvar, Mutex};
 use crate::sync::time::Instant;
 use crate::version::group::{Group, Version};
 
-/// Who works on what. The mutex guards its own fields only; nothing is locked and no I/O done under it.
+/// Shared state of the compaction threads. The mutex guards only its own fields: while it is held,
+/// no other lock is taken and no I/O is done.
 #[derive(Default)]
 pub(crate) struct Jobs {
     pub(super) state: Mutex<State>,
@@ -26,35 +28,38 @@ pub(crate) struct Jobs {
 #[derive(Default)]
 pub(super) struct State {
     pub busy: HashSet<(KeyspaceId, Vec<u8>)>,
-    /// Ranges that somebody waits for; they go before what is picked.
+    /// Ranges that callers wait for; they go before picked work.
     pub wanted: Vec<Arc<Wanted>>,
-    /// Upper bytes merged into the last level per second of one thread, smoothed; 0 before the first merge.
+    /// Upper bytes compacted into the last level per second by one thread, smoothed; 0 before the
+    /// first compaction.
     drain_bytes_per_s: f64,
-    /// Counts events that may have made new work, so that no wake-up is lost.
+    /// Number of events that may have made new work, so that no wake-up is lost.
     pub events: u64,
-    /// The events that a merge between two steps has looked at.
+    /// Value of `events` when a running compaction last checked for urgent work between two steps.
     pub urgent_seen: u64,
-    /// When to tidy; made at the first look.
+    /// Clock of idle compaction; created at the first check.
     pub idle: Option<IdleClock>,
-    /// Memtables that scans may pay the flush of.
+    /// Memtables that read-triggered flushes watch.
     pub noted: Option<Noted>,
-    /// What the use of the database had come to at the last look.
+    /// Use of the database at the last check.
     pub used: Used,
-    /// Callers who wait until everything is settled: what snapshots had kept is due for them.
+    /// Number of callers that wait in `settle`: for them, rows that only snapshots kept are due
+    /// too.
     pub settling: usize,
-    /// A thread is tidying.
+    /// True while a thread runs an idle compaction.
     pub tidying: bool,
-    /// The groups whose compaction failed without a change, mostly for want of space: not tried again before the next
-    /// round.
+    /// Groups whose compaction failed without a change, mostly for lack of space: not tried again
+    /// before the next round.
     pub put_off: HashSet<(KeyspaceId, Vec<u8>)>,
-    /// Number of compactions that failed without a change for another reason than a full device, and the last error.
+    /// Number of compactions that failed without a change for a reason other than a full device,
+    /// and the last error.
     pub refused: (u64, Option<Error>),
-    /// The rounds in which compactions have failed, and when the next one begins.
+    /// Number of rounds of failed compactions so far, and the time of the next one.
     rounds: (u32, Option<Instant>),
     pub stop: bool,
 }
 
-/// A range of which everything up to a commit is to be in the last level.
+/// A range in which everything up to the commit `upto` is to be in the last level.
 pub(super) struct Wanted {
     pub tree: Arc<Tree>,
     pub start: Vec<u8>,
@@ -73,8 +78,9 @@ impl State {
 }
 
 impl Wanted {
-    /// The groups of the range that still have such rows in upper tables, or entries in the last level that no reader from
-    /// `horizon` on needs. By seqno, because a merge of upper tables may give old rows to a new table.
+    /// Returns the groups of the range that still have such rows in upper tables, or entries in the
+    /// last level that no reader at or after `horizon` needs. Goes by sequence number, because a
+    /// compaction of upper tables may move old rows to a new table.
     pub fn pending<'v>(
         &'v self,
         version: &'v Version,
@@ -83,7 +89,7 @@ impl Wanted {
         let end = self.end.as_deref();
         let from = version.groups().iter().skip(version.find(&self.start));
         let inside = from.take_while(move |g| end.is_none_or(|end| &g.low[..] < end));
-        // Commits that came after the call make no more work for it.
+        // Commits after the call make no more work for it.
         let horizon = horizon.min(self.upto);
         inside.filter(move |g| {
             g.upper.iter().any(|u| u.table.min_seqno() <= self.upto)
@@ -92,7 +98,7 @@ impl Wanted {
     }
 }
 
-/// A group that no merge may touch; free again when it is dropped.
+/// Exclusive claim on a group: no compaction may touch it until the claim is dropped.
 pub(crate) struct Claim<'a> {
     jobs: &'a Jobs,
     group: (KeyspaceId, Vec<u8>),
@@ -112,17 +118,17 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Weight of the newest merge in the smoothed drain rate.
+/// Weight of the newest compaction in the smoothed drain rate.
 const DRAIN_SMOOTHING: f64 = 0.3;
-/// Before the first merge nothing is known: a rate that does not slow a load down needlessly.
+/// Drain rate assumed before the first compaction; does not slow a load down needlessly.
 const DRAIN_BYTES_PER_S_FIRST: f64 = 64e6;
-/// Between two looks of a thread that waits for space.
+/// Time between two checks of a thread that waits for space.
 pub(super) const SPACE_LOOK: Duration = Duration::from_secs(1);
-/// Rounds after which the time between two rounds does not double any more.
+/// Rounds after which the time between two rounds no longer doubles.
 const ROUNDS_MAX: u32 = 6;
 
 impl Jobs {
-    /// Says that there may be new work.
+    /// Signals that there may be new work.
     pub fn wake(&self) {
         self.state.lock().events += 1;
         self.changed.notify_all();
@@ -143,7 +149,7 @@ impl Jobs {
         self.state.lock().settling > 0
     }
 
-    /// Learns how fast merging pays debt back.
+    /// Updates the drain rate: this many upper bytes were compacted in this time.
     pub fn note_drained(&self, bytes: u64, took: Duration) {
         if bytes == 0 {
             return;
@@ -158,8 +164,9 @@ impl Jobs {
         };
     }
 
-    /// Notes that the compaction of a group failed with `error`, which changed nothing. Callers that wait for
-    /// compactions get it, unless it tells of a full device: room may come at any time.
+    /// Notes that the compaction of a group failed with `error`, which changed nothing. Callers
+    /// that wait for compactions get the error, unless it is `NoSpace`: space may become free at
+    /// any time.
     pub fn put_off(&self, job: &Job, error: Error) {
         let mut state = self.state.lock();
         state.put_off.insert((job.tree.id, job.low.clone()));
@@ -169,20 +176,20 @@ impl Jobs {
         }
     }
 
-    /// Something has changed: compactions that failed are tried again.
+    /// Notes that space may be free again: failed compactions are tried again.
     pub fn found_space(&self) {
         let mut state = self.state.lock();
         state.rounds = (0, None);
         if !state.put_off.is_empty() {
             state.put_off.clear();
-            // A thread may have found nothing that it may merge, and be about to sleep.
+            // A thread may have found no compaction that it may run, and be about to sleep.
             state.events += 1;
             self.changed.notify_all();
         }
     }
 
-    /// Begins the next round of compactions that failed once it is time. Each comes later than the one before. Returns
-    /// whether there were any.
+    /// Begins the next round of failed compactions once its time has come. The time between rounds
+    /// doubles. Returns true if there are failed compactions.
     pub fn next_round(&self, now: Instant) -> bool {
         let mut state = self.state.lock();
         if state.put_off.is_empty() {
@@ -197,7 +204,7 @@ impl Jobs {
         true
     }
 
-    /// Notes the end of a merge that was not due.
+    /// Notes the end of an idle compaction.
     pub fn tidied(&self, took: Duration) {
         let mut state = self.state.lock();
         state.tidying = false;
@@ -215,18 +222,19 @@ impl Jobs {
         }
     }
 
-    /// Claims a group for somebody who is no job; `None` where a job owns it, or the database closes.
+    /// Claims a group for a caller that is not a job; `None` if a job owns it or the database
+    /// closes.
     pub fn claim(&self, tree: &Tree, low: &[u8]) -> Option<Claim<'_>> {
         let group = (tree.id, low.to_vec());
         let mut state = self.state.lock();
         let free = !state.stop && state.busy.insert(group.clone());
-        // A thread that has just picked this group is to pick another.
+        // A thread that has just picked this group must pick another.
         state.events += u64::from(free);
-        // Not made before it is known: its end frees the group.
+        // Created only once the group is free: dropping a claim frees the group.
         free.then(|| Claim { jobs: self, group })
     }
 
-    /// Whether a job owns the group that starts at `low`.
+    /// Returns true if a job owns the group that starts at `low`.
     pub fn is_busy(&self, tree: &Tree, low: &[u8]) -> bool {
         self.state.lock().busy.contains(&(tree.id, low.to_vec()))
     }

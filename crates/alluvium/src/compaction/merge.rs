@@ -1,4 +1,4 @@
-//! The merge behind flush and compaction: streams of all versions in, folded entries out.
+//! Merge loop of flush and compaction: reads streams of all versions, emits folded entries.
 
 use alluvium_mem::MemtableCursor;
 
@@ -9,11 +9,11 @@ use crate::error::{Error, Result};
 use crate::range_deletes::{Fragment, RangeDeletes};
 use crate::table::TableScan;
 
-/// A forward stream of all versions of all keys of one input.
+/// Forward stream of all versions of all keys of one input.
 pub(crate) enum Stream {
     Memtable {
         cursor: MemtableCursor,
-        /// Exclusive; `None` is the end of the keyspace.
+        /// Exclusive end; `None` is the end of the keyspace.
         end: Option<Vec<u8>>,
     },
     /// Tables in key order that do not overlap, read one after the other.
@@ -23,9 +23,9 @@ pub(crate) enum Stream {
 /// Scans of tables in key order, as one stream.
 pub(crate) struct TableSequence {
     current: TableScan,
-    /// The tables after it, the next one last.
+    /// Scans of the later tables, the next one last.
     rest: Vec<TableScan>,
-    /// Whether `current` is on an entry; otherwise the stream is at its end.
+    /// True if `current` is on an entry; otherwise the stream is at its end.
     valid: bool,
 }
 
@@ -46,10 +46,14 @@ impl Gathered {
         self.bytes.clear();
     }
 
-    /// Adds the range deletes over the key as versions without a value. Where the range delete's own commit wrote the
-    /// key again, that version stands for both: it must cover, or its delete would bring back what the range hid. Where
-    /// it deleted the key, the range delete stands for both: a delete may cancel an insert and vanish with it, and what
-    /// the range hid must not depend on what tables hold that were not read because of it.
+    /// Adds the range deletes over the key as versions without a value.
+    ///
+    /// If the commit of a range delete also wrote the key, that version stands for both. It becomes
+    /// covering, or its delete would bring back the rows that the range delete hid.
+    ///
+    /// If the commit deleted the key, the range delete stands for both. A delete may cancel an
+    /// insert and vanish with it, and the rows hidden by the range must not depend on tables that
+    /// were skipped because of it.
     fn push_ranges(&mut self, fragment: Fragment<'_>) {
         for &seqno in fragment.seqnos {
             let range = Version {
@@ -67,7 +71,7 @@ impl Gathered {
         }
     }
 
-    /// Lets the newest version be retired or get another value.
+    /// Applies expiry and the compaction filter to the newest version.
     fn retire_newest(&mut self, retire: &Retire) -> Result<()> {
         if retire.is_idle() {
             return Ok(());
@@ -101,14 +105,14 @@ impl Gathered {
 }
 
 impl Stream {
-    /// A stream over the part of a sealed memtable from `start` to before `end`.
+    /// Returns a stream over the part of a sealed memtable from `start` to before `end`.
     pub fn memtable(mut cursor: MemtableCursor, start: &[u8], end: Option<&[u8]>) -> Stream {
         cursor.seek(start);
         let end = end.map(<[u8]>::to_vec);
         Stream::Memtable { cursor, end }
     }
 
-    /// A stream over tables in key order; `None` when they hold nothing.
+    /// Returns a stream over tables in key order; `None` if they are empty.
     pub fn tables(mut scans: Vec<TableScan>) -> Result<Option<Stream>> {
         scans.reverse();
         let Some(current) = scans.pop() else {
@@ -133,7 +137,7 @@ impl Stream {
         }
     }
 
-    /// Moves every version of the current key into `out` and goes on to the next key.
+    /// Moves every version of the current key into `out` and advances to the next key.
     fn take(&mut self, out: &mut Gathered) -> Result<()> {
         match self {
             Stream::Memtable { cursor, .. } => {
@@ -156,7 +160,7 @@ impl Stream {
 }
 
 impl TableSequence {
-    /// Moves to the next entry, of this table or of one after it.
+    /// Moves to the next entry, of this table or of a later one.
     fn next(&mut self) -> Result<()> {
         while !self.current.next()? {
             let Some(next) = self.rest.pop() else {
@@ -169,18 +173,23 @@ impl TableSequence {
     }
 }
 
-/// Only the engine writes memtables, so a kind it does not know is a defect in memory, not on disk.
+/// Decodes a kind. Only the engine writes memtables, so an unknown kind is a defect in memory, not
+/// on disk.
 fn memtable_kind(kind: u8) -> Result<ValueKind> {
     ValueKind::from_u8(kind)
         .ok_or_else(|| Error::Internal(format!("a memtable entry has the unknown kind {kind}")))
 }
 
-/// Merges `streams`, given newest first, and hands what the rules keep to `emit` in table order.
+/// Merges `streams`, given newest first, and passes the entries that the rules keep to `emit` in
+/// table order.
 ///
-/// `ranges` are the range deletes of all inputs, without those that the rules' read points do not tell from newer ones:
-/// the fold would drop them, with all that lies between. The outputs of a merge above the last level must carry them; in
-/// the last level they are written as deletes of the keys that a snapshot still needs.
-/// `at_key` is called for each key, kept or not, with the sequence number of its newest version; its error ends the merge.
+/// `ranges` holds the range deletes of all inputs, except those that no read point of `rules` tells
+/// from newer ones: the fold would drop these, with everything in between. The outputs of a merge
+/// above the last level must carry them; in the last level they are written as deletes of the keys
+/// that a snapshot still needs.
+///
+/// `at_key` is called for each key, kept or not, with the sequence number of its newest version;
+/// its error ends the merge.
 pub(crate) fn merge(
     streams: &mut [Stream],
     ranges: &RangeDeletes,
@@ -191,7 +200,7 @@ pub(crate) fn merge(
     mut emit: impl FnMut(&[u8], SeqNo, ValueKind, &[u8]) -> Result<()>,
 ) -> Result<()> {
     let mut gathered = Gathered::default();
-    // The first fragment that ends after the key; none is looked for before the first key.
+    // First fragment that ends after the key; not searched before the first key.
     let mut fragment_at: Option<usize> = None;
     loop {
         let mut least: Option<&[u8]> = None;
@@ -231,7 +240,7 @@ pub(crate) fn merge(
                 continue;
             }
             let value = match version.kind {
-                // Also of a row that was retired.
+                // Also the value of a retired row.
                 ValueKind::Delete => &[],
                 _ => &gathered.bytes[gathered.values[version.at].clone()],
             };

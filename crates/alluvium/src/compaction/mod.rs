@@ -1,5 +1,5 @@
-//! Tables to tables: what to merge ([`pick`]), which versions survive ([`fold`]), the merge itself and its files,
-//! the jobs and their threads, and who waits for them.
+//! Compaction: picks groups ([`pick`]), decides which versions survive ([`fold`]), merges tables
+//! into new tables, runs the jobs on threads, and lets callers wait for them.
 
 mod debt;
 pub(crate) mod fold;

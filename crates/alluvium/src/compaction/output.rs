@@ -1,4 +1,5 @@
-//! Where merges write: table files cut at borders and sizes, complete and synced before anybody names them.
+//! Output of compactions: table files cut at borders and sizes, complete and synced before any
+//! version names them.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -24,32 +25,34 @@ use crate::vfs::Lifetime;
 pub(crate) struct NewTable {
     pub record: TableRecord,
     pub table: Arc<Table>,
-    /// The border behind it: everything in the table lies below. The last key in the record does not tell, where it is
-    /// the end of a range delete, which is exclusive.
+    /// Exclusive upper border: all keys of the table are less. The last key in the record cannot
+    /// say so: it may be the exclusive end of a range delete.
     pub below: Option<Vec<u8>>,
-    /// The value files written together with it.
+    /// Value files written together with this table.
     pub values: Vec<ValueFileId>,
 }
 
-/// Where to cut.
+/// Borders and sizes at which the output is cut into tables.
 #[derive(Default)]
 pub(crate) struct Cuts {
-    /// A table never crosses one of these keys; ascending.
+    /// Ascending keys that no table crosses.
     pub borders: Vec<Vec<u8>>,
-    /// A table is cut at the first key after it has reached this size.
+    /// Size from which a table is cut at the next key.
     pub bytes_max: u64,
 }
 
-/// The range deletes that a merge hands on: those that some reader tells from newer ones. A merge into the last level
-/// hands on none: it has written what they mean for each key that it kept.
+/// Range deletes that a compaction passes on: those that some reader tells from newer ones. A
+/// compaction into the last level passes on none: it has written their effect on each key that it
+/// kept.
 pub(crate) type Carried = Arc<RangeDeletes>;
 
-/// Writes the entries of one merge into as many tables as the cuts ask for.
+/// Writer of one compaction's entries, into as many tables as the cuts ask for.
 ///
-/// Between two borders lies a *part* of the key range. Each part gets the carried range deletes that lie in it, in one
-/// table with its entries: only what has no range deletes is cut by size.
+/// Between two borders lies a *part* of the key range. Each part gets the carried range deletes
+/// that lie in it, in one table with its entries: only parts without range deletes are cut by size.
 ///
-/// A job borrows the database; an ingest, which lives as long as its caller likes, counts a reference.
+/// A job borrows the database; an ingest, which lives as long as its caller likes, counts a
+/// reference.
 pub(crate) struct Output<S, T>
 where
     S: Deref<Target = Shared>,
@@ -66,20 +69,21 @@ where
     open: Option<Open>,
     finished: Vec<Finished>,
     last_key: Vec<u8>,
-    /// For the buffers of inputs and outputs.
+    /// Charge for the buffers of inputs and outputs.
     charge: Charge,
-    /// The part of the charge for inputs.
+    /// Bytes of the charge that are for inputs.
     input_bytes: usize,
-    /// Bytes added since the charge was looked at.
+    /// Bytes added since the charge was last updated.
     uncharged: usize,
 }
 
-/// Bytes of rows after which a merge's buffers are charged anew, and the cache is trimmed for whoever needs its memory.
+/// Bytes of rows after which the buffers are charged anew and the cache is trimmed to release
+/// memory.
 const CHARGE_EVERY_BYTES: usize = 128 << 10;
-/// What a row counts for besides its bytes: its hashes in filters.
+/// Bytes that a row counts for in addition to its own: its hashes in filters.
 const CHARGE_ROW_BYTES: usize = 32;
 
-/// A complete table, to be opened when the values that it points to are complete too.
+/// A complete table. It is opened once the values that it points to are complete too.
 struct Finished {
     id: TableId,
     path: PathBuf,
@@ -96,7 +100,7 @@ struct Open {
 /// Bits of Bloom filter per key: about 1% false positives.
 const FILTER_BITS: u32 = 10;
 
-/// How a keyspace's tables are written, in the last level or above.
+/// Returns the options for the tables of a keyspace, in the last level or above.
 pub(crate) fn table_options(options: &KeyspaceOptions, last_level: bool) -> TableOptions {
     let codec = match (options.compression, last_level) {
         (Compression::Adaptive, true) => Codec::Zstd,
@@ -159,7 +163,7 @@ where
         }
     }
 
-    /// Charges what is read for this output as well: this many bytes, to its end.
+    /// Charges the inputs of this output as well: this many bytes, to its end.
     pub fn charge_inputs(&mut self, bytes: usize) {
         self.input_bytes = bytes;
         self.charge_buffers();
@@ -173,7 +177,7 @@ where
         self.shared.cache.trim();
     }
 
-    /// Adds the next entry; keys ascend, sequence numbers of one key fall.
+    /// Adds the next entry. Keys ascend; the sequence numbers of one key descend.
     pub fn add(&mut self, key: &[u8], seqno: SeqNo, kind: ValueKind, value: &[u8]) -> Result<()> {
         while self.border().is_some_and(|border| border <= key) {
             self.finish_part()?;
@@ -218,29 +222,29 @@ where
         Ok(())
     }
 
-    /// Bytes stored of the table that is being written.
+    /// Returns the bytes stored so far in the table that is being written.
     pub fn open_bytes(&self) -> u64 {
         self.open.as_ref().map_or(0, |o| o.builder.stored_bytes())
     }
 
-    /// The next entry, which must be another key's, begins a new table.
+    /// Begins a new table with the next entry, which must have another key.
     pub fn cut(&mut self) -> Result<()> {
         debug_assert!(self.carried.is_empty(), "range deletes are not cut");
         self.finish_table(RangeDeletes::default())
     }
 
-    /// Whether any entry was added.
+    /// Returns true if any entry was added.
     pub fn is_begun(&self) -> bool {
         self.open.is_some() || !self.finished.is_empty()
     }
 
-    /// The end of the part that is being written.
+    /// Returns the end of the part that is being written.
     fn border(&self) -> Option<&[u8]> {
         let border = self.cuts.borders.get(self.next_border);
         border.map(Vec::as_slice)
     }
 
-    /// Finishes the table of this part, and goes on to the next one.
+    /// Finishes the table of this part and moves on to the next part.
     fn finish_part(&mut self) -> Result<()> {
         let low = match self.next_border.checked_sub(1) {
             Some(before) => &self.cuts.borders[before][..],
@@ -250,7 +254,8 @@ where
         if self.open.is_none()
             && let Some(first) = ranges.first()
         {
-            // A table has at least one entry. This one says of one key what the range delete says of it too.
+            // A table has at least one entry. This delete has the same effect on one key as the
+            // range delete.
             self.append(first.start, first.newest(), ValueKind::Delete, &[])?;
         }
         self.finish_table(ranges)?;
@@ -292,14 +297,15 @@ where
                 Ok(())
             }
             Err(error) => {
-                // Nobody names the file yet; at the next open it would be found unreferenced anyway.
+                // No version names the file yet; the next open would find it unreferenced anyway.
                 let _ = self.shared.vfs.remove(&path);
                 Err(error)
             }
         }
     }
 
-    /// Finishes the last table, and the parts that hold range deletes only. The caller syncs the directory before it names any of them.
+    /// Finishes the last table and the parts that hold only range deletes. The caller syncs the
+    /// directory before a version names any of the tables.
     pub fn finish(mut self) -> Result<Vec<NewTable>> {
         while self.next_border <= self.cuts.borders.len() {
             self.finish_part()?;
@@ -326,7 +332,7 @@ where
         };
         let tables = self.finished.iter().map(open);
         let tables = tables.collect::<Result<Vec<NewTable>>>()?;
-        // From here on the files are the caller's.
+        // From here the files belong to the caller.
         self.finished.clear();
         self.separator.keep();
         Ok(tables)
@@ -338,8 +344,8 @@ where
     S: Deref<Target = Shared>,
     T: Deref<Target = Tree>,
 {
-    /// A merge that failed leaves no files behind. Of a database that was closed they are left to the next open: the
-    /// directory may be another's by now.
+    /// Removes the files of a failed compaction. If the database was closed, they are left to the
+    /// next open: another process may own the directory by now.
     fn drop(&mut self) {
         if !self.shared.owns_directory() {
             return;
@@ -347,13 +353,13 @@ where
         let open = self.open.take().map(|o| o.path);
         let finished = self.finished.drain(..).map(|t| t.path);
         for path in finished.chain(open).chain(self.separator.paths()) {
-            // Left-overs are moved aside at the next open; a second failure here changes nothing.
+            // The next open moves left-overs aside; a second failure here changes nothing.
             let _ = self.shared.vfs.remove(&path);
         }
     }
 }
 
-/// What the manifest says of a finished table.
+/// Returns the manifest record of a finished table.
 pub(crate) fn record(id: TableId, summary: TableSummary) -> TableRecord {
     TableRecord {
         id,
@@ -370,14 +376,16 @@ pub(crate) fn record(id: TableId, summary: TableSummary) -> TableRecord {
     }
 }
 
-/// Deletes the files of tables that were finished and then not installed, with the values written for them.
+/// Deletes the files of finished tables that were not installed, and of the values written for
+/// them.
 pub(crate) fn discard(shared: &Shared, tables: &[NewTable]) {
-    // Of a closed database they are left to the next open: its directory, and their numbers, may be another's by now.
+    // If the database was closed, they are left to the next open: another process may own the
+    // directory and the file numbers by now.
     if !shared.owns_directory() {
         return;
     }
     for table in tables {
-        // As above: a left-over is moved aside at the next open.
+        // As above: the next open moves a left-over aside.
         let _ = shared.vfs.remove(&shared.path(table.record.id.to_string()));
         for values in &table.values {
             let _ = shared.vfs.remove(&shared.path(values.to_string()));
