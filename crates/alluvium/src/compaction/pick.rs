@@ -1,67 +1,75 @@
-//! Which group to merge next, and how: a pure function of sizes, so that it is tested as text.
+//! Picks the next group to compact, and how: a pure function of sizes, so it is tested as text.
 //!
-//! Each keyspace is a list of groups (key ranges); here are those of all keyspaces. A group holds upper tables, newest
-//! first, and a run of last-level tables. Two kinds of work:
+//! Each keyspace is a list of groups (key ranges); the input holds the groups of all keyspaces. A
+//! group has upper tables, newest first, and a run of last-level tables. There are two kinds of
+//! compaction, and several reasons for the first:
 //!
-//! - **Last-level merge** of one whole group, when the upper bytes of the database exceed their budget,
-//!   `upper_fraction` of its last levels but at least a floor. The densest group goes first: it has the most upper
-//!   bytes per byte to rewrite, and tombstones count several times, because merging them returns space.
-//! - **Last-level merge of a group full of tombstones**, also within the budget and before everything else. In a queue,
-//!   rows are added at one end of the key range and deleted at the other: the deletes are few bytes and never fill a
-//!   budget, but every read of the first row steps over all of them. Such a merge writes at most twice as many entries
-//!   as there were tombstones, so deletes pay for it.
-//! - **Last-level merge of a group half of which has expired or was kept for a snapshot that is gone, or whose rows point
-//!   into value files that are mostly garbage**: nothing else would ever return their space where nobody writes. Such a
-//!   merge writes at most as many entries as it drops. Less than half is left to a pass of tidying, or to a caller who asks.
-//! - **Last-level merge of a group whose upper tables have cost scans as much as the merge will, or a share of it**, since
-//!   the newest of them came, where nothing else is to do: whoever reads much and writes little gets a merged group.
-//!   Where flushes come sooner, there would soon be upper tables again, and nothing is done.
-//! - **Tier merge** of neighbouring upper tables of a group whose number costs reads: similar sizes together, so
-//!   that each entry is rewritten about once per size class.
+//! - **Last-level compaction** of one whole group, when the upper bytes of the database exceed
+//!   their budget, `upper_fraction` of its last levels but at least a floor. The densest group goes
+//!   first. It has the most upper bytes per byte to rewrite; tombstones count several times,
+//!   because compacting them frees space.
+//! - **Last-level compaction of a group full of tombstones**, also within the budget and before
+//!   everything else. In a queue, rows are added at one end of the key range and deleted at the
+//!   other: the deletes are few bytes and never fill a budget, but every read of the first row
+//!   steps over all of them. Such a compaction writes at most twice as many entries as there were
+//!   tombstones, so its work is proportional to the deletes.
+//! - **Last-level compaction to reclaim space**: half of the group has expired or was kept for a
+//!   snapshot that is gone, or its rows point into value files that are mostly garbage. Without
+//!   writes nothing else would ever free this space. Such a compaction writes at most as many
+//!   entries as it drops. Less than half is left to an idle pass, or to a caller that asks.
+//! - **Read-triggered last-level compaction**, if there is no other work: since the newest upper
+//!   table was added, extra seeks of scans have cost as much time as the compaction will, or a
+//!   share of it. A group that is read much and written little so becomes one level. If flushes
+//!   come sooner than that, there would soon be upper tables again, and nothing is done.
+//! - **Tier compaction** of adjacent upper tables of a group that has so many that reads suffer: it
+//!   combines similar sizes, so that each entry is rewritten about once per size class.
 
-/// What picking needs to know of one upper table of a group.
+/// Sizes of one upper table of a group, as input for picking.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct UpperSize {
-    /// Bytes of the table that lie in this group.
+    /// Size of the part of the table that lies in this group.
     pub bytes: u64,
-    /// Of them, bytes of tombstones (estimated by entry counts).
+    /// Tombstones among these bytes, estimated by entry counts.
     pub tombstone_bytes: u64,
 }
 
-/// What picking needs to know of one group.
+/// Sizes of one group, as input for picking.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct GroupSize {
     /// Upper tables, newest first.
     pub upper: Vec<UpperSize>,
-    /// Bytes of its last-level tables.
+    /// Size of its last-level tables, in bytes.
     pub last_bytes: u64,
     /// Entries of all its tables, tombstones included.
     pub entries: u64,
-    /// Tombstones in upper tables that no reader needs any more, so that a last-level merge drops them.
+    /// Tombstones in upper tables that no reader needs any more, so that a last-level compaction
+    /// drops them.
     pub upper_dead: u64,
-    /// Entries of the last level that no reader needs any more, tombstones and older versions of rows: an open snapshot had
-    /// kept them through an earlier merge.
+    /// Entries of the last level that no reader needs any more: tombstones and older versions of
+    /// rows that an open snapshot kept through an earlier compaction.
     pub last_dead: u64,
-    /// Entries that have expired for everybody, by estimate.
+    /// Entries that have expired for all readers, by estimate.
     pub expired: u64,
     /// Bytes that its rows point to in value files that are to be emptied.
     pub victim_bytes: u64,
-    /// Seeks of scans in its tables, beyond one for each scan, since the last flush or merge changed them: what they took, in
-    /// seeks whose block is cached.
+    /// Cost of the extra seeks of scans in its tables, beyond one seek for each scan, since a flush
+    /// or a compaction last changed the tables. In units of a seek in a cached block.
     pub needless_seeks: u64,
-    /// A job owns it.
+    /// True if a job owns the group.
     pub busy: bool,
 }
 
 impl GroupSize {
-    /// True if a compaction returns space although nothing was written here: half of it has expired or was kept for a snapshot
-    /// that is gone, or it keeps value files that are mostly garbage.
+    /// Returns true if a compaction frees space even without new writes to the group: half of it
+    /// has expired or was kept for a snapshot that is gone, or it keeps value files that are mostly
+    /// garbage.
     fn is_worth_clearing(&self) -> bool {
         let is_half = |entries: u64| entries > 0 && entries.saturating_mul(2) >= self.entries;
         !self.busy && (self.victim_bytes > 0 || is_half(self.expired) || is_half(self.last_dead))
     }
 
-    /// The time that scans have spent needlessly in its tables, as a share of what merging it takes.
+    /// Returns the time that extra seeks of scans have cost, as a share of the time to compact the
+    /// group.
     fn paid_by_scans(&self) -> f64 {
         let bytes = self.upper_bytes() + self.last_bytes;
         let price = SEEKS_PER_INSTALL + bytes / COMPACTED_BYTES_PER_SEEK;
@@ -72,18 +80,19 @@ impl GroupSize {
         self.upper.iter().map(|u| u.bytes).sum()
     }
 
-    /// Tombstones, weighted, for each entry that a last-level merge reads: from 1 on, the group is full of them.
+    /// Returns the number of tombstones, weighted, for each entry that a last-level compaction
+    /// reads; at 1 and above the group is full of tombstones.
     fn dead_share(&self) -> f64 {
         TOMBSTONE_WEIGHT * self.upper_dead as f64 / self.entries.max(1) as f64
     }
 }
 
-/// What to do with a group.
+/// Kind of compaction of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Merge all upper tables and the last level into a new last level.
+    /// Compact all upper tables and the last level into a new last level.
     LastLevel,
-    /// Merge the upper tables `from..to` (newest is 0) into one upper table.
+    /// Compact the upper tables `from..to` (the newest is 0) into one upper table.
     Tier { from: usize, to: usize },
 }
 
@@ -92,13 +101,13 @@ pub(crate) enum Work {
 pub(crate) struct PickRules {
     /// Upper bytes allowed per last-level byte.
     pub upper_fraction: f64,
-    /// Upper bytes always allowed, whatever the last level holds: two flush units.
+    /// Upper bytes always allowed, regardless of the last level: two flush units.
     pub floor_bytes: u64,
-    /// More upper tables than this in one group cost reads too much.
+    /// Number of upper tables in one group above which reads suffer too much.
     pub tables_max: usize,
 }
 
-/// A picked piece of work: which group of the slice given, and what to do.
+/// Picked work: a group of the given slice, and the kind of compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Picked {
     /// Index into the groups given.
@@ -107,33 +116,34 @@ pub(crate) struct Picked {
     pub work: Work,
 }
 
-/// A tombstone byte counts this many times: it also frees what it hides.
+/// Weight of a tombstone byte: compacting it also frees the rows that it hides.
 const TOMBSTONE_WEIGHT: f64 = 4.0;
-/// The bytes of tables that a merge reads and writes again in the time that one more table costs a short scan: 2 us at
-/// 32 MB/s, as measured with everything cached (docs/decisions/0029).
+/// Bytes of tables that a compaction reads and writes again in the time that one more table costs a
+/// short scan: 2 us at 32 MB/s, as measured with everything cached (docs/decisions/0029).
 pub(super) const COMPACTED_BYTES_PER_SEEK: u64 = 64;
-/// What a merge or a flush costs whatever its size, in seeks: its files are made durable, and so is the manifest.
+/// Fixed cost of a compaction or a flush, in seeks: its files and the manifest are made durable.
 pub(super) const SEEKS_PER_INSTALL: u64 = 5_000;
-/// Tables whose sizes differ by no more than this factor belong to one size class.
+/// Tables with sizes that differ by no more than this factor belong to one size class.
 const CLASS_FACTOR: u64 = 4;
-/// A group with this many times the upper tables that it should have is merged before others go on.
+/// Factor over `tables_max` from which a group is compacted before other jobs go on.
 const URGENT_FACTOR: usize = 2;
-/// A tier merge of fewer tables rewrites too much for what it saves.
+/// Least width of a tier compaction: with fewer tables it rewrites too much for the seeks it saves.
 const TIER_WIDTH_MIN: usize = 4;
 
 impl PickRules {
-    /// The upper bytes that a database with these last-level bytes may hold.
+    /// Returns the upper bytes that a database with these last-level bytes may hold.
     pub fn budget(&self, last_bytes: u64) -> u64 {
         ((last_bytes as f64 * self.upper_fraction) as u64).max(self.floor_bytes)
     }
 
-    /// How far the upper bytes are above the budget: 0 at the budget, 1 at twice the budget.
+    /// Returns the excess of the upper bytes over the budget: 0 at the budget, 1 at twice the
+    /// budget.
     pub fn debt(&self, upper_bytes: u64, last_bytes: u64) -> f64 {
         let budget = self.budget(last_bytes);
         (upper_bytes as f64 - budget as f64) / budget.max(1) as f64
     }
 
-    /// The most useful piece of work, if there is any.
+    /// Picks the most useful work; `None` if no work is due.
     pub fn pick(&self, groups: &[GroupSize]) -> Option<Picked> {
         let upper_bytes = groups.iter().map(GroupSize::upper_bytes).sum();
         let last_bytes = groups.iter().map(|g| g.last_bytes).sum();
@@ -162,7 +172,8 @@ impl PickRules {
         Some(Picked { group, work })
     }
 
-    /// A tier merge that should not wait for a long merge of another group: reads there ask too many tables.
+    /// Picks a tier compaction that should not wait for a long compaction of another group: reads
+    /// of its group consult too many tables.
     pub fn pick_urgent(&self, groups: &[GroupSize]) -> Option<Picked> {
         let crowded = |g: &GroupSize| !g.busy && g.upper.len() > URGENT_FACTOR * self.tables_max;
         let group = groups.iter().position(crowded)?;
@@ -171,8 +182,8 @@ impl PickRules {
         Some(Picked { group, work })
     }
 
-    /// The next merge where nothing is due: of the group whose merge scans have paid for most, of those that have paid this
-    /// share of its price.
+    /// Picks a read-triggered compaction, for when no work is due. Takes the group with the highest
+    /// cost of extra seeks relative to its compaction, if that ratio is at least `share`.
     pub fn pick_read_triggered(&self, groups: &[GroupSize], share: f64) -> Option<Picked> {
         let free = |g: &GroupSize| !g.busy && !g.upper.is_empty();
         let paid = groups.iter().map(GroupSize::paid_by_scans).enumerate();
@@ -182,16 +193,17 @@ impl PickRules {
         Some(Picked { group, work })
     }
 
-    /// The next merge for a caller who waits until everything is settled: of a group whose last level has anything that no
-    /// reader needs. After it the group has nothing of the kind.
+    /// Picks the next compaction for a caller of `settle`: a group with entries in the last level
+    /// that no reader needs. After the compaction the group has no such entries.
     pub fn pick_reclaim(&self, groups: &[GroupSize]) -> Option<Picked> {
         let group = groups.iter().position(|g| !g.busy && g.last_dead > 0)?;
         let work = Work::LastLevel;
         Some(Picked { group, work })
     }
 
-    /// The next merge where nothing is due and nobody writes: until no group has upper tables, nor anything that a
-    /// snapshot had kept. The densest first, for writers may come back at any moment.
+    /// Picks the next compaction for a time without writes and without due work, until no group has
+    /// upper tables or entries that only a snapshot had kept. The densest group goes first, because
+    /// writes may resume at any moment.
     pub fn pick_idle(&self, groups: &[GroupSize]) -> Option<Picked> {
         let kept = |g: &GroupSize| !g.busy && g.upper.is_empty() && g.last_dead > 0;
         let group = self.densest(groups);
@@ -216,7 +228,7 @@ impl PickRules {
     }
 }
 
-/// The group with the largest share of tombstones among those that are full of them.
+/// Returns the group with the largest share of tombstones among those that are full of them.
 fn full_of_tombstones(groups: &[GroupSize]) -> Option<usize> {
     let full = groups
         .iter()
@@ -226,7 +238,7 @@ fn full_of_tombstones(groups: &[GroupSize]) -> Option<usize> {
     most.map(|(i, _)| i)
 }
 
-/// The widest run of neighbouring tables of one size class; the newest of equally wide ones.
+/// Returns the widest run of adjacent tables of one size class; the newest of equally wide ones.
 fn similar_window(upper: &[UpperSize]) -> Option<(usize, usize)> {
     let mut best: Option<(usize, usize)> = None;
     for from in 0..upper.len() {

@@ -1,12 +1,13 @@
-//! Picking as text: `pick.test` lists groups and says what is picked.
+//! Tests of picking as text: `pick.test` lists groups and the expected pick.
 
 use alluvium_testkit::script::{self, Command};
 
 use super::*;
 
-/// A line of input is a group: `upper=BYTES[/TOMBSTONE_BYTES],...` newest first, `last=BYTES`, `entries=N`, `dead=N`
-/// (upper tombstones that no reader needs), `last_dead=N` (entries of the last level that no reader needs), `expired=N`, `victims=BYTES`,
-/// `seeks=N` (needless ones), `busy`. What is left out is 0.
+/// Parses a line of input, one group: `upper=BYTES[/TOMBSTONE_BYTES],...` newest first,
+/// `last=BYTES`, `entries=N`, `dead=N` (upper tombstones that no reader needs), `last_dead=N`
+/// (entries of the last level that no reader needs), `expired=N`, `victims=BYTES`, `seeks=N` (extra
+/// seeks of scans), `busy`. Omitted words are 0.
 fn group(line: &str) -> GroupSize {
     let mut group = GroupSize::default();
     for word in line.split_whitespace() {
