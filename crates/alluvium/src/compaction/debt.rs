@@ -1,9 +1,11 @@
-//! How much may lie above the last level, how far merging is behind it, and what admission control hears of that.
+//! Compaction backlog: the limit on bytes above the last level, the excess over it, and the report
+//! to admission control.
 
 use crate::compaction::pick::PickRules;
 use crate::db::shared::Shared;
 
-/// How far above its budget the debt may go before writers are slowed, as a share of the budget.
+/// Excess over the upper-bytes budget at which writers begin to be slowed, as a share of the
+/// budget.
 const DEBT_SLACK: f64 = 0.5;
 
 pub(super) fn rules(shared: &Shared) -> PickRules {
@@ -16,17 +18,17 @@ pub(super) fn rules(shared: &Shared) -> PickRules {
 
 /// Upper bytes that the database may always hold, in units of the active memtables' size.
 const FLOOR_FLUSH_UNITS: u64 = 2;
-/// Upper tables in one group above which they are tiered.
+/// Number of upper tables in one group above which they are tiered.
 const TABLES_MAX: usize = 6;
 
-/// Whether there is more in upper tables than the space budget allows.
+/// Returns true if the upper tables exceed the space budget.
 pub(crate) fn is_over_budget(shared: &Shared) -> bool {
     let sizes = &shared.table_sizes;
     rules(shared).debt(sizes.upper_bytes(), sizes.last_bytes()) > 0.0
 }
 
-/// Tells admission control how far behind merging is: the upper tables, or the sealed memtables. Cheap: it runs under
-/// the log's mutex whenever memtables are sealed.
+/// Reports the backlog of compaction or of flushes, the larger one, to admission control. Cheap: it
+/// runs under the log's mutex whenever memtables are sealed.
 pub(crate) fn update_admission(shared: &Shared) {
     let sizes = &shared.table_sizes;
     let upper_debt = rules(shared).debt(sizes.upper_bytes(), sizes.last_bytes());
@@ -38,8 +40,9 @@ pub(crate) fn update_admission(shared: &Shared) {
     shared.events.delaying(shared.admission.rate().is_finite());
 }
 
-/// The debt of sealed memtables that take this share of the write memory: none up to all of it, 1 at a third above,
-/// and without bound towards the ceiling at twice the write memory, so that writers come to it ever more slowly.
+/// Returns the debt of sealed memtables that take this share of the write memory: none up to all of
+/// it, 1 at a third above, and unbounded towards the ceiling at twice the write memory, so that
+/// writers approach it ever more slowly.
 fn sealed_debt(sealed: f64) -> f64 {
     2.0 * (sealed - 1.0) / (2.0 - sealed).max(0.01)
 }

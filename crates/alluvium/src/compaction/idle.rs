@@ -1,10 +1,11 @@
-//! When nobody writes, the tree tidies itself: memtables are flushed and upper tables merged away, so that reads find
-//! every row in one table.
+//! Idle compaction: while there are no writes, memtables are flushed and upper tables compacted
+//! away, so that reads find every row in one table.
 //!
-//! [`IdleClock`] decides, from times and numbers that it is given. A *pass* begins when there was no commit for a
-//! while, merges each group at most once, and ends for good: the next one needs a new commit, or a snapshot that was
-//! closed. After a pass, also one that a writer ended, the clock rests for nine times as long as the pass worked, so
-//! that tidying behind bursts of writes never takes more than a tenth of one core and of the device.
+//! [`IdleClock`] decides, from times and numbers that it is given. A *pass* begins when there was
+//! no commit for a while, compacts each group at most once, and then ends: the next pass needs a
+//! new commit, or a snapshot that was closed. After a pass, also one that a writer ended, the clock
+//! rests for nine times as long as the pass worked. Idle compaction after bursts of writes so takes
+//! at most a tenth of one core and of the device.
 
 use crate::sync::collections::HashSet;
 use std::time::Duration;
@@ -13,46 +14,48 @@ use crate::sync::time::Instant;
 
 use crate::base::{KeyspaceId, SeqNo};
 
-/// How long a pass is followed by rest, in units of its work.
+/// Length of the rest after a pass, in units of its work.
 const REST_FACTOR: u32 = 9;
-/// The clock is looked at this many times in the period that makes idleness: it sees a commit only by looking.
+/// Checks of the clock in the period that makes a database idle: only a check notices a commit.
 const LOOKS: u32 = 4;
 
-/// Between two looks without news, for a database that is idle after so long.
+/// Returns the time between two checks without news, for a database that is idle after this long.
 pub(super) fn period(after: Duration) -> Duration {
     after / LOOKS
 }
 
-/// What the clock says.
+/// Answer of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Advice {
-    /// Nothing to do before this long.
+    /// No work before this time has passed.
     Wait(Duration),
     /// A pass is on: do its next piece of work.
     Tidy,
 }
 
-/// What is known of commits and passes. `visible` is the newest commit, `horizon` the oldest that is read as of.
+/// State of commits and passes. `visible` is the newest commit, `horizon` the oldest commit that a
+/// reader still reads as of.
 #[derive(Debug)]
 pub(crate) struct IdleClock {
-    /// Without a commit for this long the database is idle.
+    /// Time without a commit after which the database is idle.
     after: Duration,
-    /// The newest commit seen, and when it was seen first.
+    /// Newest commit seen, and when it was first seen.
     seen: SeqNo,
     since: Instant,
-    /// Where the last complete pass left nothing to do.
+    /// Newest commit and horizon for which the last complete pass left no work.
     done: Option<(SeqNo, SeqNo)>,
     rest_until: Option<Instant>,
-    /// Of the pass that is on.
+    /// The pass that is on.
     pass: Option<Pass>,
 }
 
 #[derive(Debug)]
 struct Pass {
-    /// As it began: merges since then may have kept what it asked for, also if it has risen meanwhile.
+    /// Horizon when the pass began. If it has risen since, compactions of the pass may have kept
+    /// entries that are droppable now.
     horizon: SeqNo,
     worked: Duration,
-    /// Groups that were merged: a second merge would gain nothing.
+    /// Groups compacted in this pass: a second compaction would gain nothing.
     merged: HashSet<(KeyspaceId, Vec<u8>)>,
 }
 
@@ -68,12 +71,12 @@ impl IdleClock {
         }
     }
 
-    /// Between two looks without news.
+    /// Returns the time between two checks without news.
     pub fn period(&self) -> Duration {
         period(self.after)
     }
 
-    /// What to do now.
+    /// Decides on the work to do now.
     pub fn look(&mut self, now: Instant, visible: SeqNo, horizon: SeqNo) -> Advice {
         if visible != self.seen {
             (self.seen, self.since) = (visible, now);
@@ -95,19 +98,19 @@ impl IdleClock {
                 });
                 Advice::Tidy
             }
-            // A writer may come meanwhile.
+            // A writer may commit meanwhile.
             left => Advice::Wait(left.min(self.period())),
         }
     }
 
-    /// Notes a merge that begins.
+    /// Notes a compaction that begins.
     pub fn begin(&mut self, keyspace: KeyspaceId, low: &[u8]) {
         if let Some(pass) = &mut self.pass {
             pass.merged.insert((keyspace, low.to_vec()));
         }
     }
 
-    /// Whether this pass has merged the group that starts at `low`.
+    /// Returns true if this pass has compacted the group that starts at `low`.
     pub fn has_compacted(&self, keyspace: KeyspaceId, low: &[u8]) -> bool {
         let group = (keyspace, low.to_vec());
         self.pass
@@ -122,7 +125,7 @@ impl IdleClock {
         }
     }
 
-    /// The pass found nothing more to do.
+    /// Ends the pass: no more work was found.
     pub fn finish(&mut self, now: Instant, visible: SeqNo) {
         if let Some(pass) = &self.pass {
             self.done = Some((visible, pass.horizon));
@@ -157,7 +160,7 @@ mod tests {
             clock.look(start + seconds(18), 5, 5),
             Advice::Wait(seconds(2))
         );
-        // Somebody wrote.
+        // A writer committed.
         assert_eq!(
             clock.look(start + seconds(20), 6, 6),
             Advice::Wait(seconds(5))
@@ -179,7 +182,7 @@ mod tests {
                 Advice::Wait(seconds(5))
             );
         }
-        // The snapshot that held the horizon at 3 is gone.
+        // The snapshot that held the horizon at 3 is closed.
         assert_eq!(clock.look(at + seconds(200_000), 5, 5), Advice::Tidy);
     }
 

@@ -110,9 +110,9 @@ pub(crate) struct PickRules {
 /// Picked work: a group of the given slice, and the kind of compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Picked {
-    /// Index into the groups given.
+    /// Index into the given groups.
     pub group: usize,
-    /// What to do with it.
+    /// Kind of compaction.
     pub work: Work,
 }
 

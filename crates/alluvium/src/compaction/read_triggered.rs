@@ -1,6 +1,8 @@
-//! What is done for the sake of scans alone, once they have paid for it with seeks: see `docs/decisions/0029`.
+//! Read-triggered compaction and flush, once extra seeks of scans have cost about as much time: see
+//! `docs/decisions/0029`.
 //!
-//! None of it is due: it is done where nothing else is to do, and not at all where [`crate::Options::idle_after`] is `None`.
+//! This work is never due: it runs if there is no other work, and not at all if
+//! [`crate::Options::idle_after`] is `None`.
 
 use std::time::Duration;
 
@@ -11,58 +13,65 @@ use crate::db::shared::Shared;
 use crate::sync::time::Instant;
 use crate::version::group::Group;
 
-/// How soon somebody looks again whether scans have paid for a merge, while the database is used: a merge is worth most at
-/// once, and nobody tells that it is paid. A database that is not used is looked at less often.
+/// Longest time between two checks while the database is used. Read-triggered work is worth most at
+/// once, and no event reports that its threshold is reached. A database without use is checked less
+/// often.
 pub(super) const LOOK_WHILE_USED: Duration = Duration::from_millis(500);
 
-/// A flush is only brought forward, and what comes later will be another one: so a seek of a microsecond pays for more
-/// bytes than that of a merge does.
+/// Bytes of sealed memtables that one extra seek (about 1 us) justifies flushing. More than for a
+/// compaction: the flush is only brought forward, and later writes go to another flush anyway.
 const FLUSHED_BYTES_PER_SEEK: u64 = 1024;
 
-/// The same for memtables that are written to, where no sealed ones are flushed at the same time: what is written later will
-/// be one more flush then, and so there will be more merges. They cost a down payment on a merge of what they hold.
+/// The same for active memtables, if no sealed ones are flushed at the same time. Sealing early
+/// means one more flush for later writes, and so more compaction: it costs as much as a compaction
+/// of these bytes at [`DOWN_PAYMENT`].
 const SEALED_BYTES_PER_SEEK: u64 = (COMPACTED_BYTES_PER_SEEK as f64 / DOWN_PAYMENT) as u64;
 
-/// The share of a merge's price with which it begins where memtables will not be full soon: what it is worth lasts until the
-/// next flush then, and who has scanned goes on scanning more often than not. Otherwise all of the price is paid first.
+/// Share of the cost of a compaction at which it starts if the active memtables will not be full
+/// soon. The benefit of a compaction lasts until the next flush. If writes are slow, recent scans
+/// predict more scans. Otherwise the full cost must have accrued.
 const DOWN_PAYMENT: f64 = 0.25;
 
-/// Memtables that wait for more to be written, at one look.
+/// Memtables that have not been flushed, as seen at one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Waiting {
-    /// How many generations were ever sealed: with another number these are not the same memtables.
+    /// Number of generations ever sealed: if it changes, these are not the same memtables.
     generations: u64,
     sealed_bytes: u64,
-    /// Keyspaces with rows in memtables, and all seeks of scans in those: others do not pay.
+    /// Number of keyspaces with rows in memtables, and all seeks of scans in them: seeks in other
+    /// keyspaces do not count.
     keyspaces: usize,
     seeks: u64,
-    /// When this was looked at.
+    /// Time of the check.
     at: Instant,
-    /// Bytes of the memtables that are written to, of how many it is worth to seal them, and of how many they are sealed.
+    /// Bytes of the active memtables, the size from which sealing them is worthwhile, and the size
+    /// at which they are sealed anyway.
     active_bytes: usize,
     worth_bytes: usize,
     full_bytes: usize,
 }
 
-/// The same memtables at two looks.
+/// The same memtables at the first and at the last check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Noted {
     first: Waiting,
     last: Waiting,
-    /// At the last look, what is written to was to last for [`Patience::seal`].
+    /// True if at the last check the active memtables were not expected to fill within
+    /// [`Patience::seal`].
     lasts: bool,
 }
 
-/// How long memtables that are written to have to go on being so, for scans to pay for anything.
+/// Least times for which active memtables must be expected to last before read-triggered work
+/// begins.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
-    /// To flush what is sealed without them.
+    /// Time for a flush of the sealed memtables only.
     pub flush: Duration,
-    /// To seal them too.
+    /// Time for sealing and flushing the active memtables too.
     pub seal: Duration,
 }
 
-/// What scans have paid for.
+/// Work that the extra seeks of scans justify.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Paid {
     Nothing,
@@ -75,15 +84,15 @@ impl Waiting {
         self.active_bytes >= self.worth_bytes
     }
 
-    /// Whether `now` is what was noted, with no more than rows that came to it. What was sought in memtables that are not
-    /// worth a table, before they were, pays for nothing.
+    /// Returns true if `now` shows the same memtables, with at most more rows. Seeks from before
+    /// the memtables were worth sealing do not count: watching begins anew then.
     fn goes_on(self, now: Waiting) -> bool {
         let same = |w: Waiting| (w.generations, w.sealed_bytes, w.keyspaces, w.full_bytes);
         let begins = now.sealed_bytes == 0 && now.is_worth_sealing() && !self.is_worth_sealing();
         same(self) == same(now) && self.active_bytes <= now.active_bytes && !begins
     }
 
-    /// In how many seconds memtables will be full at the rate of writes since `self`.
+    /// Returns the seconds until memtables are full at the rate of writes since `self`.
     fn full_s(self, now: Waiting) -> f64 {
         let passed = now.at.saturating_duration_since(self.at);
         let written = now.active_bytes.saturating_sub(self.active_bytes).max(1);
@@ -97,13 +106,15 @@ impl Noted {
         now.at.saturating_duration_since(self.first.at)
     }
 
-    /// Whether memtables will not be full within `most`, at the rate of writes since the first look and at that of late.
+    /// Returns true if memtables will not be full within `most`, at the rate of writes since the
+    /// first check and at the rate since the last one.
     fn will_last(self, now: Waiting, most: Duration) -> bool {
         let full_s = self.first.full_s(now).min(self.last.full_s(now));
         self.passed(now) >= LOOK_WHILE_USED.min(most) && full_s >= most.as_secs_f64()
     }
 
-    /// What scans have paid for since the first look: nothing where memtables will be full soon.
+    /// Returns the work that scans since the first check justify: none if memtables will be full
+    /// soon.
     fn paid(self, now: Waiting, patience: Patience) -> Paid {
         let passed = self.passed(now);
         let last = |most| self.will_last(now, most);
@@ -123,7 +134,7 @@ impl Noted {
         }
     }
 
-    /// Of memtables that nobody has looked at before: who knows how long they last?
+    /// Begins to watch memtables at their first check; how long they last is not known yet.
     fn begin(now: Waiting) -> Noted {
         Noted {
             first: now,
@@ -132,8 +143,8 @@ impl Noted {
         }
     }
 
-    /// What scans have paid for by now, and what is to be noted: nothing once they have, so that they pay again for what
-    /// is sealed next.
+    /// Returns the work that scans justify by now, and the state to store. That is `None` once
+    /// there is work, so that the memtables sealed next need seeks of their own.
     fn look(noted: Option<Noted>, now: Waiting, patience: Patience) -> (Paid, Option<Noted>) {
         let Some(same) = noted.filter(|noted| noted.last.goes_on(now)) else {
             return (Paid::Nothing, Some(Noted::begin(now)));
@@ -150,21 +161,21 @@ impl Noted {
     }
 }
 
-/// What the use of a database has come to.
+/// Counters of the use of a database.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Used {
     visible: SeqNo,
     seeks: u64,
 }
 
-/// Whether somebody has written or sought since the last call. `seeks`: [`seeks`] now.
+/// Returns true if there were commits or seeks since the last call. `seeks`: [`seeks`] now.
 pub(super) fn is_used(shared: &Shared, visible: SeqNo, seeks: u64) -> bool {
     let now = Used { visible, seeks };
     let before = &mut shared.jobs.state.lock().used;
     std::mem::replace(before, now) != now
 }
 
-/// All seeks of scans in the database.
+/// Returns the number of all seeks of scans in the database.
 pub(super) fn seeks(shared: &Shared) -> u64 {
     let trees = shared.catalog.read();
     trees
@@ -173,7 +184,7 @@ pub(super) fn seeks(shared: &Shared) -> u64 {
         .sum()
 }
 
-/// Memtables as they are now.
+/// Returns the state of the memtables now.
 fn waiting(shared: &Shared) -> Waiting {
     let (generations, sealed_bytes) = shared.sealed();
     let plan = shared.plan();
@@ -194,8 +205,8 @@ fn waiting(shared: &Shared) -> Waiting {
     }
 }
 
-/// Flushes memtables to which nothing is added for a while, while scans seek in each of them. A call notes what waits, a
-/// later one flushes it.
+/// Flushes memtables that receive no more rows for a while and in which scans have to seek. One
+/// call notes the memtables, a later one flushes them.
 pub(super) fn flush(shared: &Shared, patience: Patience) {
     let now = waiting(shared);
     let paid = {
@@ -211,21 +222,23 @@ pub(super) fn flush(shared: &Shared, patience: Patience) {
     }
 }
 
-/// Whether memtables may be sealed before they are full. Those that find no space would only pile up behind one another, and
-/// the log's next segment and the flush are not worth what is kept for deletes on a full device.
+/// Returns true if memtables may be sealed before they are full. Sealed memtables that find no
+/// space would only pile up. On a nearly full device, the next log segment and the flush are not
+/// worth the space that is kept for deletes.
 fn may_seal(shared: &Shared, now: Waiting) -> bool {
     let free = shared.vfs.free_bytes(&shared.dir).unwrap_or(0);
     let takes = shared.plan().segment_bytes() + now.sealed_bytes + now.active_bytes as u64;
     !shared.flush_has_failed() && free >= 2 * takes
 }
 
-/// What has to be free on the device for a merge that is not due: as much as it may take, and as much again that it leaves.
-/// It is not worth a refused commit.
+/// Returns the free space that the device must have for a compaction that is not due: as much as it
+/// may take, and as much again to be left over. Such a compaction is not worth a refused commit.
 pub(super) fn room_for(group: &Group) -> u64 {
     2 * (group.upper_bytes() + group.last_bytes())
 }
 
-/// A merge that scans have paid for, or have made a down payment on; where there is room for it. Otherwise they pay again.
+/// Picks a read-triggered compaction if there is room for it. Otherwise resets the group's count of
+/// seeks.
 pub(super) fn pick(shared: &Shared, rules: &PickRules, survey: &Survey) -> Option<Picked> {
     let noted = shared.jobs.state.lock().noted;
     let share = match noted.is_some_and(|noted| noted.lasts) {
@@ -253,7 +266,7 @@ mod tests {
     use crate::vfs::MemVfs;
     use crate::{CursorOptions, Database, Keyspace, KeyspaceOptions, Options};
 
-    /// A database, with a keyspace, in which nobody else looks.
+    /// Opens a database with a keyspace in which no background thread checks.
     fn unwatched() -> (Database, Keyspace) {
         let options = Options {
             idle_after: None,
@@ -285,7 +298,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// A state `seconds` after the first one of a test, in which memtables are sealed with 16 MiB.
+    /// Returns the state `seconds` after the first one of a test; memtables are sealed at 16 MiB.
     fn at(start: Instant, seconds: u64, sealed_mib: u64, seeks: u64, active: usize) -> Waiting {
         Waiting {
             generations: 7,
@@ -299,7 +312,8 @@ mod tests {
         }
     }
 
-    /// What is paid at the last of several looks; nothing may be at one before it.
+    /// Returns the justified work at the last of several checks; the earlier ones must justify
+    /// none.
     fn paid_at_last(looks: &[Waiting]) -> Paid {
         let (last, before) = looks.split_last().expect("a look");
         let mut noted = None;
@@ -342,7 +356,7 @@ mod tests {
         assert_eq!(paid(2, 0, 100 + price, 0), Paid::SealAndFlush);
         assert_eq!(paid(2, 0, 1_000_000, MIB), Paid::SealAndFlush);
         assert_eq!(paid(2, 0, 1_000_000, 2 * MIB), Paid::Nothing, "soon full");
-        // With what was sealed before, at the price of that.
+        // Together with memtables sealed earlier, at the cost of flushing those.
         let price = SEEKS_PER_INSTALL + 1024;
         assert_eq!(paid(2, 1, 100 + price - 1, 0), Paid::Nothing);
         assert_eq!(paid(2, 1, 100 + price, 0), Paid::SealAndFlush);
@@ -359,7 +373,7 @@ mod tests {
         let later = at(start, 60, 0, 1_000_000, 4 * MIB);
         let (paid, noted) = Noted::look(noted, later, PATIENCE);
         assert_eq!((paid, noted), (Paid::SealAndFlush, None));
-        // Flushed by the next look, and as many rows have come since as there were.
+        // Flushed before the next check; since then as many rows as before have been written.
         let after = |seconds, seeks| Waiting {
             generations: 8,
             ..at(start, seconds, 0, seeks, 4 * MIB)
@@ -385,7 +399,7 @@ mod tests {
         assert_eq!(paid_at_last(&[empty, filled]), Paid::Nothing);
         let more = at(start, 3660, 0, 1_000_100, 5 * MIB);
         assert_eq!(paid_at_last(&[empty, filled, more]), Paid::Nothing);
-        // A keyspace gets its first rows, and brings the seeks of its whole life.
+        // A keyspace gets its first rows, and adds all seeks since it was opened.
         let one = at(start, 0, 0, 0, 5 * MIB);
         let two = Waiting {
             keyspaces: 3,
@@ -424,7 +438,7 @@ mod tests {
             survey.sizes[0].needless_seeks = needless;
             pick(shared, &rules(shared), &survey).is_some()
         };
-        // The bytes of such tables are no more than a few seeks.
+        // The bytes of such tables cost no more than a few seeks.
         assert!(picks(SEEKS_PER_INSTALL + 100, false) && !picks(SEEKS_PER_INSTALL - 100, false));
         assert!(picks(SEEKS_PER_INSTALL / 4 + 100, true));
         assert!(!picks(SEEKS_PER_INSTALL / 4 - 100, true));
@@ -433,7 +447,7 @@ mod tests {
     #[test]
     fn a_burst_behind_a_long_pause_is_soon_full() {
         let start = Instant::now();
-        // Sought too little to pay for an hour; then 2 MiB/s are written, and much is sought.
+        // Too few seeks in an hour; then 2 MiB/s are written, with many seeks.
         let quiet = [
             at(start, 0, 0, 0, 5 * MIB),
             at(start, 3600, 0, 100, 5 * MIB),

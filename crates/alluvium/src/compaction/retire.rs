@@ -1,9 +1,11 @@
-//! Rows that a merge ends although nobody wrote over them: expired ones, and those that a compaction filter removes.
+//! Rows that a compaction removes although no write replaced them: expired rows, and rows that a
+//! compaction filter removes.
 //!
-//! Only the newest version of a key in the merge is looked at: what it hides goes by the rules of `fold`. A retired
-//! row becomes a delete with the same sequence number, which then follows those rules: it stays above the last level,
-//! where it may hide older versions, and ends in it. A version that newer deletes have cancelled is not looked at, so
-//! for cancelling an expired row counts as present.
+//! Only the newest version of a key in the compaction is examined: the versions that it hides
+//! follow the rules of `fold`. A retired row becomes a delete with the same sequence number, which
+//! then follows those rules too. It stays above the last level, where it may hide older versions,
+//! and ends in the last level. A version that newer deletes have canceled is not examined, so for
+//! canceling an expired row counts as present.
 
 use std::sync::Arc;
 
@@ -14,40 +16,44 @@ use crate::keyspace::expiry::{EXPIRY_BYTES, expires_at, malformed};
 use crate::table::{ValueFiles, resolve};
 use std::path::Path;
 
-/// What a [`CompactionFilter`] wants done with a row.
+/// Decision of a [`CompactionFilter`] about a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilterDecision {
     /// The row stays.
     Keep,
-    /// The row goes, as if it had been deleted when it was written.
+    /// The row is removed, as if it had been deleted when it was written.
     Remove,
-    /// The row gets another value. At most 1 GiB; a longer one fails the merge.
+    /// The row gets another value of at most 1 GiB; a longer one fails the compaction.
     Replace(Vec<u8>),
 }
 
-/// Decides about rows whenever they are merged: see [`crate::Keyspace::set_compaction_filter`].
+/// Filter that decides about rows whenever they are compacted: see
+/// [`crate::Keyspace::set_compaction_filter`].
 ///
-/// Called on background threads, at times that nobody should rely on, for the newest version of a key in a merge. A
-/// row may be asked about many times or, while it is not merged, never. It must not call the database, and a panic in
-/// it ends all writes to the database as a failed write would.
+/// Called on background threads, at unspecified times, for the newest version of a key in a
+/// compaction. A row may be passed many times or, while it is not compacted, never. The filter must
+/// not call the database, and a panic in it ends all writes to the database as a failed write
+/// would.
 pub trait CompactionFilter: Send + Sync {
-    /// What to do with a row that was written by commit `seqno`; 0 stands for a commit that no reader tells from older
-    /// ones any more.
+    /// Decides about a row that was written by commit `seqno`; 0 stands for a commit that no reader
+    /// tells from older ones any more.
     fn filter(&self, key: &[u8], value: &[u8], seqno: SeqNo) -> FilterDecision;
 }
 
-/// The judgement of one merge.
+/// Rules of one compaction for retiring rows.
 pub(crate) struct Retire {
     keyspace: String,
-    /// Stored values end with a time, and what expires at or before this one has expired for everybody.
+    /// Set if stored values end with an expiry time: rows that expire at or before this time have
+    /// expired for all readers.
     expired_for_all: Option<u64>,
     filter: Option<Arc<dyn CompactionFilter>>,
-    /// Where the values are that a filter may want to see.
+    /// Value files of the values that a filter may examine; empty without a filter.
     values: ValueFiles,
 }
 
 impl Retire {
-    /// For a merge of rows of `keyspace`. `expired_for_all`, where its rows expire, comes from the database's clock.
+    /// Creates the rules for a compaction of rows of `keyspace`. `expired_for_all` comes from the
+    /// database's clock; `None` if these rows do not expire.
     pub fn new(
         keyspace: &str,
         expired_for_all: Option<u64>,
@@ -66,12 +72,12 @@ impl Retire {
         }
     }
 
-    /// Whether there is nothing to judge.
+    /// Returns true if there is neither expiry nor a filter.
     pub fn is_idle(&self) -> bool {
         self.expired_for_all.is_none() && self.filter.is_none()
     }
 
-    /// Judges the newest version of a key. A value comes back where the filter wants another one.
+    /// Judges the newest version of a key. Returns the new value if the filter replaces it.
     pub fn judge(
         &self,
         key: &[u8],

@@ -1,5 +1,5 @@
-//! Large values on their way through a merge: taken out of rows into a value file, moved out of files that are mostly
-//! garbage, or left where they are.
+//! Large values in a compaction: taken out of rows into a value file, moved out of files that are
+//! mostly garbage, or left where they are.
 
 use crate::sync::collections::HashSet;
 use std::ops::Deref;
@@ -13,32 +13,34 @@ use crate::keyspace::expiry::EXPIRY_BYTES;
 use crate::keyspace::tree::Tree;
 use crate::table::{Pointer, ValueFiles, ValueWriter, resolve};
 
-/// A value file is ended at this size, so that collecting the garbage of one is a bounded piece of work.
+/// Size at which a value file is ended, so that collecting the garbage of one is a bounded piece of
+/// work.
 const VALUE_FILE_BYTES: u64 = 256 << 20;
 
-/// The value files that a merge reads from, and those of them that it is to empty.
+/// Value files that a compaction reads from, and those of them that it is to empty.
 #[derive(Default)]
 pub(crate) struct ValueInputs {
     /// Every file that an input points into.
     pub files: ValueFiles,
-    /// Values in these are moved.
+    /// Files from which values are moved.
     pub victims: HashSet<ValueFileId>,
 }
 
-/// The value side of one merge's output.
+/// Writer for the values of one compaction's output.
 pub(crate) struct Separator<S, T> {
     shared: S,
     tree: T,
     inputs: ValueInputs,
-    /// Values of this length go into a value file: what the options said when the merge began.
+    /// Least length in bytes of a value that goes into a value file: the keyspace's option when the
+    /// compaction began. `None`: values stay in their rows.
     from: Option<usize>,
     /// The file that is being written, with its uid.
     open: Option<(ValueWriter, u64)>,
-    /// The files of this merge, finished or not.
+    /// Files of this compaction, finished or not.
     written: Vec<ValueFileId>,
 }
 
-/// Where a row of a pointer kind points, for the table's account.
+/// Target of a row of a pointer kind, for the table's accounting.
 pub(crate) struct PointsTo {
     pub file: ValueFileId,
     pub uid: u64,
@@ -58,7 +60,8 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
         }
     }
 
-    /// The row to store instead of this one, if its value goes into a value file of this merge.
+    /// Returns the row to store instead of this one, if its value goes into a value file of this
+    /// compaction.
     pub fn replace(
         &mut self,
         kind: ValueKind,
@@ -89,7 +92,7 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
         self.write(separated, stored, rest_bytes).map(Some)
     }
 
-    /// The memory that the open file takes, in bytes.
+    /// Returns the memory that the open file takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.open
             .as_ref()
@@ -100,7 +103,7 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
         self.inputs.victims.contains(&file)
     }
 
-    /// Where a row of a pointer kind, as it is stored, points.
+    /// Returns the target of a row of a pointer kind, given as stored.
     pub fn points_to(&self, stored: &[u8]) -> Result<PointsTo> {
         let unknown = || {
             let message = "a merge met a pointer to a value file that none of its inputs names";
@@ -118,7 +121,7 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
         })
     }
 
-    /// Writes a value; the last `rest_bytes` of it are the row's and stay behind the pointer.
+    /// Writes a value. Its last `rest_bytes` belong to the row and stay there, after the pointer.
     fn write(
         &mut self,
         kind: ValueKind,
@@ -148,7 +151,7 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
         let path = self.shared.path(id.to_string());
         let file = self.shared.create_file(&path)?;
         self.written.push(id);
-        // Values are written once, as the last level is.
+        // Values are written once, like the last level.
         let codec = table_options(&self.tree.options(), true).codec;
         let writer = ValueWriter::new(file, id, uid, self.tree.id, codec);
         Ok((writer, uid))
@@ -170,17 +173,18 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
         Ok(&self.inputs.files)
     }
 
-    /// The files that this merge wrote.
+    /// Returns the files that this compaction wrote.
     pub fn written(&self) -> &[ValueFileId] {
         &self.written
     }
 
-    /// Hands the written files over: they are not removed any more.
+    /// Hands the written files over: they are no longer removed on failure.
     pub fn keep(&mut self) {
         self.written.clear();
     }
 
-    /// The paths of the files that this merge wrote and did not hand over, for a merge that failed.
+    /// Returns the paths of the files that this compaction wrote and did not hand over, for a
+    /// compaction that failed.
     pub fn paths(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let path = |id: &ValueFileId| self.shared.path(id.to_string());
         self.written.iter().map(path)

@@ -1,9 +1,14 @@
-//! A merge in short steps: between two of them it looks whether somebody needs its thread or its core more.
+//! Compaction in short steps: between two steps it checks whether its thread or core is needed for
+//! more urgent work.
 //!
-//! A step ends after about 2 ms or 1 MiB of output. Then, in this order: the merge ends if the database closes or is
-//! poisoned; it ends without result if it was only tidying and somebody writes again; it lets the flusher go first
-//! while sealed memtables slow writers down; it runs a more urgent job of another group before it goes on. No lock is
-//! held at such a moment, so nothing waits for the merge meanwhile.
+//! A step ends after about 2 ms or 1 MiB of output. Then, in this order:
+//!
+//! - The compaction ends if the database closes or is poisoned.
+//! - An idle compaction ends without result if there are new commits.
+//! - It lets the flush thread go first while sealed memtables slow writers down.
+//! - It runs a more urgent job of another group before it goes on.
+//!
+//! No lock is held at such a moment, so no thread waits for the compaction meanwhile.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -15,37 +20,37 @@ use crate::compaction::threads::run_urgent;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 
-/// Keys between two looks at the clock.
+/// Keys between two checks of the clock.
 const KEYS_PER_LOOK: u32 = 64;
-/// Output after which the clock is looked at in any case: a few keys may have large values.
+/// Output after which the clock is checked in any case: a few keys may have large values.
 const STEP_BYTES: u64 = 1 << 20;
-/// How long a step lasts.
+/// Length of a step.
 const STEP: Duration = Duration::from_millis(2);
-/// How long one step lets the flusher go first. Bounded, because a flush may itself wait for the space that this
-/// merge frees.
+/// Longest time for which one step lets the flush thread go first. Bounded, because a flush may
+/// itself wait for the space that this compaction frees.
 const FLUSH_FIRST: Duration = Duration::from_millis(20);
 
-/// What kind of merge goes in steps.
+/// Kind of job that a compaction belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Due work.
     Due,
-    /// Not due, but paid for by scans.
+    /// Read-triggered work, not due.
     ReadTriggered,
-    /// Due work that another merge made room for: it makes room for none.
+    /// Due work that interrupts another compaction; it is not interrupted itself.
     Urgent,
-    /// Not due, done while nobody writes: ends as soon as there is a newer commit than this.
+    /// Idle work, not due: ends as soon as there is a newer commit than this.
     Tidy(SeqNo),
 }
 
 impl Mode {
-    /// Whether commits would sooner or later wait for it.
+    /// Returns true if commits would sooner or later wait for it.
     pub fn is_due(self) -> bool {
         matches!(self, Mode::Due | Mode::Urgent)
     }
 }
 
-/// The steps of one merge.
+/// Progress of one compaction through its steps.
 pub(crate) struct Steps<'a> {
     shared: &'a Shared,
     mode: Mode,
@@ -76,12 +81,12 @@ impl<'a> Steps<'a> {
         self.bytes.set(self.bytes.get() + bytes as u64);
     }
 
-    /// Whether the merge ended because somebody writes again.
+    /// Returns true if the compaction ended because there were new commits.
     pub fn given_up(&self) -> bool {
         self.given_up.get()
     }
 
-    /// To be called at each key. An error ends the merge.
+    /// Counts a key; to be called at each one. An error ends the compaction.
     pub fn key(&self) -> Result<()> {
         let keys = self.keys.get() + 1;
         self.keys.set(keys);
@@ -110,7 +115,7 @@ impl<'a> Steps<'a> {
     }
 
     fn between_steps(&self) -> Result<()> {
-        // A core that is wanted by nobody comes back at once.
+        // If no other thread wants the core, this returns at once.
         crate::sync::thread::yield_now();
         self.shared.let_flush_go_first(FLUSH_FIRST);
         match self.mode {

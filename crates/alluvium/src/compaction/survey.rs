@@ -1,6 +1,7 @@
-//! What there is to merge: the sizes of all groups of all keyspaces, as picking wants them.
+//! Survey of all groups of all keyspaces: their sizes, as input for picking.
 //!
-//! The space budget is one for the database, so that a keyspace that hardly changes leaves its share to the others.
+//! The space budget is one for the database, so that a keyspace that hardly changes leaves its
+//! share to the others.
 
 use crate::sync::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,24 +13,24 @@ use crate::keyspace::tree::Tree;
 use crate::table::Table;
 use crate::version::group::{Group, Upper, Version};
 
-/// See the module.
+/// Sizes of all groups, with the group that each belongs to.
 pub(crate) struct Survey {
     pub sizes: Vec<GroupSize>,
-    /// Which group each of `sizes` is of.
+    /// The group of each element of `sizes`.
     pub places: Vec<Place>,
 }
 
-/// One group.
+/// A group: its keyspace, the version it is in, and its index there.
 pub(crate) struct Place {
     pub tree: Arc<Tree>,
     pub version: Arc<Version>,
     pub index: usize,
 }
 
-/// What decides of a table's entries that they are worthless.
+/// Criteria for worthless entries of a table.
 struct Worth {
     horizon: SeqNo,
-    /// What expires at or before this has expired for everybody.
+    /// Rows that expire at or before this time have expired for all readers.
     expired_for_all: u64,
     victims: HashSet<ValueFileId>,
 }
@@ -68,7 +69,7 @@ pub(crate) fn survey(shared: &Shared) -> Survey {
 
 fn group_size(group: &Group, worth: &Worth, busy: bool) -> GroupSize {
     let shares = |u: &Upper| u64::from(u.shared_by.max(1));
-    // Of a table with anything that a reader may still be below, no tombstone is sure to go.
+    // If a read point may lie below an entry of the table, no tombstone is certain to be dropped.
     let dead = |table: &Table| match table.max_seqno() <= worth.horizon {
         true => table.tombstones(),
         false => 0,
@@ -95,7 +96,7 @@ fn group_size(group: &Group, worth: &Worth, busy: bool) -> GroupSize {
             .iter()
             .map(|t| dead_in_last(t, worth.horizon))
             .sum(),
-        // Of a table that several groups share, each counts all: the first merge settles it.
+        // Each group that shares a table counts all of it: the first compaction corrects that.
         expired: tables().map(|table| worth.expired(table)).sum(),
         victim_bytes: tables().map(|table| worth.victim_bytes(table)).sum(),
         needless_seeks: group.scan_cost.needless_seeks(),
@@ -103,8 +104,9 @@ fn group_size(group: &Group, worth: &Worth, busy: bool) -> GroupSize {
     }
 }
 
-/// Entries of a last-level table that a merge drops for sure: its tombstones and the older versions of its rows, once no
-/// read point lies below any entry of the table.
+/// Returns the number of entries of a last-level table that a compaction certainly drops: its
+/// tombstones and the older versions of its rows, once no read point lies below any entry of the
+/// table.
 pub(crate) fn dead_in_last(table: &Table, horizon: SeqNo) -> u64 {
     match table.max_seqno() <= horizon {
         true => {
@@ -120,7 +122,7 @@ pub(crate) fn dead_in_last(table: &Table, horizon: SeqNo) -> u64 {
 
 impl Worth {
     fn expired(&self, table: &Table) -> u64 {
-        // A snapshot may keep expired versions below newer ones through any number of merges.
+        // A snapshot may keep expired versions below newer ones through any number of compactions.
         if table.max_seqno() > self.horizon {
             return 0;
         }
@@ -135,11 +137,11 @@ impl Worth {
     }
 }
 
-/// A value file is emptied by merges when more than this part of it is garbage.
+/// Share of garbage above which compactions empty a value file.
 const GARBAGE_MAX: f64 = 0.25;
 
-/// The value files that quiet groups are merged for: those that are garbage for a good part, where garbage is a good
-/// part of all value files together.
+/// Returns the value files that justify compacting quiet groups: those with much garbage, if
+/// garbage is also a large part of all value files together.
 fn files_to_empty(versions: &[Arc<Version>]) -> HashSet<ValueFileId> {
     let usage = value_usage(versions);
     let (bytes, live) = usage
@@ -151,7 +153,8 @@ fn files_to_empty(versions: &[Arc<Version>]) -> HashSet<ValueFileId> {
     }
 }
 
-/// Those of the value files that are garbage for a good part: a merge that meets a pointer into one moves the value.
+/// Returns the value files with much garbage: a compaction that finds a pointer into one moves the
+/// value.
 pub(crate) fn victims(usage: &ValueUsage) -> HashSet<ValueFileId> {
     let garbage = usage
         .iter()
@@ -163,17 +166,17 @@ fn is_mostly_garbage(bytes: u64, live: u64) -> bool {
     (live as f64) < (1.0 - GARBAGE_MAX) * bytes as f64
 }
 
-/// The bytes of all values of each value file, and of those that tables point to.
+/// For each value file, the bytes of all its values and of the values that tables point to.
 pub(crate) type ValueUsage = HashMap<ValueFileId, (u64, u64)>;
 
-/// See [`ValueUsage`].
+/// Computes the [`ValueUsage`] of these versions.
 pub(crate) fn value_usage(versions: &[Arc<Version>]) -> ValueUsage {
     let mut usage = ValueUsage::default();
     let mut counted = HashSet::default();
     let groups = versions.iter().flat_map(|version| version.groups());
     let tables = groups.flat_map(|g| g.upper.iter().map(|u| &u.table).chain(&g.last));
     for table in tables.filter(|table| !table.properties().values.is_empty()) {
-        // One that groups share counts once.
+        // A table that groups share counts once.
         if !counted.insert(table.id()) {
             continue;
         }
@@ -181,7 +184,7 @@ pub(crate) fn value_usage(versions: &[Arc<Version>]) -> ValueUsage {
             let Some(file) = table.value_files().get(&part.file) else {
                 continue;
             };
-            // The footer is no garbage: of a file with one small value it is the larger part.
+            // The footer is not garbage: in a file with one small value it is the larger part.
             let (_, live) = usage.entry(part.file).or_insert((file.stored_bytes(), 0));
             *live += part.stored_bytes;
         }
@@ -228,7 +231,7 @@ mod tests {
             (survey.sizes[at].needless_seeks, cost)
         };
         let needless = || look().0;
-        // The first seek behind a flush finds no block in the cache, and counts for more.
+        // The first seek after a flush finds no block in the cache, and counts for more.
         let warm = || {
             seek(&k, 1);
             look().1.reset();
@@ -239,10 +242,10 @@ mod tests {
         flush_rows(&db, &k, 100, b"value");
         warm();
         seek(&k, 160);
-        // One of sixteen is taken for all, about evenly.
+        // One seek in sixteen is counted for all of them, about evenly.
         let about = |n: u64| n - n / 4..=n + n / 4;
         assert!(about(160).contains(&needless()), "{}", needless());
-        // A flush that changes other keyspaces only.
+        // A flush that changes only other keyspaces.
         flush_rows(&db, &other, 100, b"value");
         seek(&k, 160);
         assert!(about(320).contains(&needless()), "{}", needless());

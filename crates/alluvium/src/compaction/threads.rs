@@ -1,4 +1,4 @@
-//! The threads that run merges, and what each does next.
+//! Compaction threads, and how each one picks its next job.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::sync::time::Instant;
 
-/// What a thread does next.
+/// Next action of a thread.
 enum Next {
     Run(Job),
     /// Sleep until an event, or at most this long.
     Wait(Option<Duration>),
 }
 
-/// One compaction thread: ends when the database closes or is poisoned.
+/// Runs one compaction thread until the database closes or is poisoned.
 pub(crate) fn run(shared: &Shared) {
     loop {
         let seen = shared.jobs.state.lock().events;
@@ -67,11 +67,11 @@ pub(crate) fn run(shared: &Shared) {
     }
 }
 
-/// Has a job that failed without a change tried again: at once where the reserve has made room for it, in the next
-/// round otherwise.
+/// Schedules a retry of a job that failed without a change: at once if cutting the ballast file has
+/// made room for it, otherwise in the next round.
 fn retry_later(shared: &Shared, job: &Job, error: Error) {
     if !job.mode.is_due() {
-        // Not worth the reserve, without which commits are refused.
+        // Not worth the ballast file, without which commits are refused.
         if job.mode == Mode::ReadTriggered {
             job.charge_scans_again();
         }
@@ -81,23 +81,24 @@ fn retry_later(shared: &Shared, job: &Job, error: Error) {
     shared.jobs.put_off(job, error);
 }
 
-/// What a thread does that has no merge to run.
+/// Decides on the next action of a thread that has no due compaction to run.
 fn idle(shared: &Shared) -> Next {
     let one_waits = shared.jobs.next_round(Instant::now());
     match (shared.ballast.is_low(), one_waits) {
         (true, _) => make_room(shared),
-        // There may be space again, for others have found some: nobody tells of that.
+        // There may be space again, since other jobs have found some; no event reports that.
         (false, true) => Next::Wait(Some(SPACE_LOOK)),
         (false, false) => tidy(shared),
     }
 }
 
-/// Where the device is full and no merge finds room: deletes in memory can make some.
+/// Tries to free space while the device is full and no compaction finds room: deletes in memory can
+/// help.
 fn make_room(shared: &Shared) -> Next {
-    // Of files that others removed, or that a dropped keyspace had.
+    // Space from files that other jobs removed, or that a dropped keyspace had.
     shared.look_for_space();
-    // Sealed memtables that find no space are behind nothing that one more could bring: they would only pile up, above the
-    // ceiling and past every commit's look at it.
+    // While sealed memtables find no space, sealing one more does not help. They would only pile
+    // up, above the ceiling and unnoticed by the check of it in each commit.
     if shared.sealed_bytes() > 0 {
         shared.want_flush();
     } else if shared.has_memtables() {
@@ -106,7 +107,7 @@ fn make_room(shared: &Shared) -> Next {
     Next::Wait(Some(SPACE_LOOK))
 }
 
-/// Where nothing is due: what there is to do while nobody writes, if nobody does.
+/// Starts idle or read-triggered work, for when no work is due.
 fn tidy(shared: &Shared) -> Next {
     let Some(after) = shared.options.idle_after else {
         return Next::Wait(None);
@@ -131,7 +132,7 @@ fn tidy(shared: &Shared) -> Next {
                 return Next::Wait(Some(most.min(read_triggered::LOOK_WHILE_USED)));
             }
             Advice::Wait(most) => return Next::Wait(Some(most)),
-            // One thread is enough for what is not urgent.
+            // One thread is enough for work that is not urgent.
             Advice::Tidy if state.tidying || state.stop => return Next::Wait(Some(period)),
             Advice::Tidy => state.tidying = true,
         }
@@ -145,7 +146,7 @@ fn tidy(shared: &Shared) -> Next {
         shared.cache.forget_peak();
         let job = claim_tidy(shared, visible);
         let mut state = shared.jobs.state.lock();
-        // A group that another thread merges may have more to do afterwards.
+        // A group that another thread compacts may have more work afterwards.
         let alone = state.busy.is_empty();
         match (&job, &mut state.idle) {
             (Some(job), Some(clock)) => clock.begin(job.tree.id, &job.low),
@@ -189,7 +190,7 @@ fn claim(shared: &Shared) -> Option<Job> {
             .flatten()
     });
     due.or_else(|| match low {
-        // Whatever a merge may drop is worth its work now.
+        // Now any entry that a compaction may drop is worth its work.
         true => claim_by(shared, Mode::Due, |rules, survey| {
             rules.pick_idle(&survey.sizes)
         }),
@@ -225,7 +226,7 @@ fn claim_by(
     (!state.stop && state.busy.insert((job.tree.id, job.low.clone()))).then_some(job)
 }
 
-/// Leaves out the groups whose compaction failed and is not to be tried again yet.
+/// Excludes the groups whose compaction failed and is not to be tried again yet.
 fn skip_put_off(shared: &Shared, survey: &mut Survey) {
     let state = shared.jobs.state.lock();
     if state.put_off.is_empty() {
@@ -237,7 +238,8 @@ fn skip_put_off(shared: &Shared, survey: &mut Survey) {
     }
 }
 
-/// A merge of one group that somebody waits for, unless all of them are busy.
+/// Claims a compaction of one group of a range that a caller waits for, unless all of them are
+/// busy.
 fn claim_wanted(shared: &Shared, wanted: &Wanted) -> Option<Job> {
     let horizon = shared.read_points.horizon();
     let version = Arc::clone(&wanted.tree.load().version);
@@ -256,7 +258,8 @@ fn claim_wanted(shared: &Shared, wanted: &Wanted) -> Option<Job> {
     })
 }
 
-/// Runs what cannot wait for the merge that calls this between two of its steps. Looks only after a flush or a merge.
+/// Runs jobs that cannot wait for the compaction that calls this between two of its steps. Surveys
+/// the groups only after a flush or a compaction.
 pub(crate) fn run_urgent(shared: &Shared) -> Result<()> {
     let events = {
         let mut state = shared.jobs.state.lock();
@@ -272,7 +275,7 @@ pub(crate) fn run_urgent(shared: &Shared) -> Result<()> {
         let result = job.run(shared);
         release(shared, &job);
         match result {
-            // It is picked again when the merge that it interrupted has ended.
+            // It is picked again when the interrupted compaction has ended.
             Err(error) if error.may_be_retried() => return Ok(()),
             result => result?,
         }

@@ -1,4 +1,4 @@
-//! Clients that wait for merges: until none is due, or until a range is in the last level.
+//! Callers that wait for compactions: until none is due, or until a range is in the last level.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::keyspace::tree::Tree;
 use crate::sync::plain::MutexGuard;
 
-/// Waits until nothing is picked, the last levels have nothing that no reader needs, nothing runs, and what was replaced
-/// is removed. What all that took of the memory budget is the cache's then.
+/// Waits until no work is picked or running, the last levels have no entry that no reader needs,
+/// and replaced files are removed. Afterwards the cache may use the memory that this work took.
 pub(crate) fn settle(shared: &Shared) -> Result<()> {
     shared.jobs.state.lock().settling += 1;
     shared.jobs.wake();
@@ -35,7 +35,7 @@ fn wait_settled(shared: &Shared) -> Result<()> {
         let mut state = shared.jobs.state.lock();
         if idle && state.busy.is_empty() {
             drop(state);
-            // Who settles looks at the space next.
+            // The caller may check the free space next.
             shared.removals.wait();
             shared.cache.forget_peak();
             return Ok(());
@@ -44,8 +44,8 @@ fn wait_settled(shared: &Shared) -> Result<()> {
     }
 }
 
-/// Merges what tables hold of a range up to the commit `upto` into the last level, and waits for it and
-/// for the removal of what it replaced.
+/// Compacts the entries of a range up to the commit `upto` into the last level. Waits for that, and
+/// for the removal of the replaced files.
 pub(crate) fn compact_range(
     shared: &Shared,
     tree: &Arc<Tree>,
@@ -88,10 +88,12 @@ fn wait_for(shared: &Shared, wanted: &Wanted) -> Result<()> {
     }
 }
 
-/// Waits for an event after the first `seen`. Bounded, so that a poisoned or closed database is noticed. Where no
-/// compaction runs and `wakes` is set, wakes the threads first: what is due may have become so without an event, because a
-/// snapshot was closed. Sets `wakes` if nothing has happened for the whole time, so that two who wait do not wake each other
-/// without end.
+/// Waits for an event after the first `seen`. Bounded, so that a poisoned or closed database is
+/// noticed.
+///
+/// If no compaction runs and `wakes` is set, wakes the threads first: work may have become due
+/// without an event, because a snapshot was closed. Sets `wakes` if nothing has happened for the
+/// whole time, so that two waiting callers do not wake each other without end.
 fn wait_a_moment(shared: &Shared, state: &mut MutexGuard<'_, State>, seen: u64, wakes: &mut bool) {
     if state.events != seen {
         return;
@@ -123,7 +125,7 @@ mod tests {
         let words = db.keyspace("words", KeyspaceOptions::default()).unwrap();
         words.put(b"a", b"1").unwrap();
         db.settle().unwrap();
-        // As a merge leaves it that fails just when a flush has found space and said so.
+        // As left by a compaction that fails just when a flush has found space and reported it.
         let group = (words.id(), Vec::new());
         db.shared().jobs.state.lock().put_off.insert(group);
         words.compact_range(b"", None).unwrap();

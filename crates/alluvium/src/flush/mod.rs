@@ -1,11 +1,13 @@
-//! From sealed memtables to tables: one multi-way merge for all generations that wait, one manifest edit for all
-//! keyspaces.
+//! Flush: turns sealed memtables into tables, with one multi-way merge for all generations that
+//! wait and one manifest edit for all keyspaces.
 //!
-//! Merging several sealed memtables at once makes large flush units, so that the tables below are merged less
-//! often, while each active memtable stays small and quick. Upper tables are cut at the borders of the keyspace's
-//! groups; appends go straight into the last level (`straight`). Order: tables written and synced, directory
-//! synced, edit synced, new state published, old log segments deleted. The log was synced through the newest
-//! flushed commit when its segment was left.
+//! Merging several sealed memtables at once makes large flush units. The tables below are compacted
+//! less often, while each active memtable stays small and fast. Upper tables are cut at the borders
+//! of the keyspace's groups; appends go straight into the last level (`straight`).
+//!
+//! Order: tables written and synced, directory synced, edit synced, new state published, old log
+//! segments deleted. The log was synced through the newest flushed commit when its segment was
+//! left.
 
 use crate::sync::collections::HashMap;
 use crate::sync::time::Instant;
@@ -38,16 +40,17 @@ mod straight;
 
 type TreeOutput<'a> = Output<&'a Shared, &'a Tree>;
 
-/// The flusher thread: ends when the database closes or is poisoned.
+/// Runs the flush thread until the database closes or is poisoned.
 pub(crate) fn run(shared: &Shared) {
     flush_what_comes(shared);
-    // The poison may be a commit's, who wakes nobody: whoever sleeps for a flush must learn that there will be none.
+    // A failed commit may have poisoned the database without a wake-up: threads that wait for a
+    // flush must learn that there will be none.
     shared.look_at_flushes();
 }
 
 fn flush_what_comes(shared: &Shared) {
     while let Some(generations) = shared.next_flush() {
-        // Sealed memtables have taken from the cache, which nobody may be reading.
+        // Sealed memtables took memory from the cache, and there may be no reader that trims it.
         shared.cache.trim();
         let memtable_bytes = generations.iter().map(|g| g.bytes as u64).sum();
         shared.events.tell(|| Event::FlushBegin { memtable_bytes });
@@ -64,8 +67,8 @@ fn flush_what_comes(shared: &Shared) {
     }
 }
 
-/// Flushes these generations: as one unit, or one by one where there is too little room for all of them. False: the
-/// flusher is to end, because the database closes or is poisoned.
+/// Flushes these generations: as one unit, or one by one if there is too little room for all of
+/// them. Returns false if the flush thread must end, because the database closes or is poisoned.
 fn flush_all(
     shared: &Shared,
     generations: &[SealedGeneration],
@@ -81,13 +84,13 @@ fn flush_all(
             Ok(()) => {
                 left = later;
                 if left.is_empty() {
-                    // Before anybody hears that it is done.
+                    // Before any caller learns that the flush is done.
                     let took = began.elapsed().as_micros() as u64;
                     shared.metrics.flush_us.note_log2(took);
                     shared.metrics.flush_bytes.note_log2(memtable_bytes);
                 }
                 shared.flush_done(now);
-                // Each one that is flushed lets segments of the log go.
+                // Each flushed generation releases segments of the log.
                 shared.found_space();
             }
             // Nothing was installed; the memtables are still there.
@@ -123,7 +126,8 @@ fn flush(shared: &Shared, generations: &[SealedGeneration]) -> Result<()> {
         return Err(error);
     }
     if let Some(last) = generations.last() {
-        // Before the tables are named: what they hold must not survive a power loss that takes commits before it.
+        // Before the tables are named: their rows must not survive a power loss that takes earlier
+        // commits.
         let syncer = last.log.as_ref().and_then(|log| log.syncer.as_ref());
         syncer.map_or(Ok(()), LateSync::sync)?;
         shared.install_flush(flushed, last)?;
@@ -159,7 +163,7 @@ fn write_all<'a>(
     shared.sync_directory()
 }
 
-/// The memtables of each keyspace, newest first.
+/// Returns the memtables of each keyspace, newest first.
 fn by_tree(generations: &[SealedGeneration]) -> Vec<(Arc<Tree>, Vec<Arc<TreeMemtable>>)> {
     let mut trees: Vec<(Arc<Tree>, Vec<Arc<TreeMemtable>>)> = Vec::new();
     let mut places = HashMap::default();
@@ -173,7 +177,7 @@ fn by_tree(generations: &[SealedGeneration]) -> Vec<(Arc<Tree>, Vec<Arc<TreeMemt
     trees
 }
 
-/// The range deletes of these memtables that read points tell apart.
+/// Returns the range deletes of these memtables that read points tell apart.
 fn range_deletes(
     memtables: &[Arc<TreeMemtable>],
     points: &DropPoints,
@@ -188,16 +192,16 @@ fn range_deletes(
     ranges.finish(&points.told_apart())
 }
 
-/// Writes the tables of one keyspace.
+/// Writer of the tables of one keyspace.
 struct Writer<'a> {
     shared: &'a Shared,
     tree: &'a Tree,
     memtables: &'a [Arc<TreeMemtable>],
     points: DropPoints,
     retire: Retire,
-    /// Those of all memtables that read points tell apart.
+    /// Range deletes of all memtables that read points tell apart.
     ranges: Arc<RangeDeletes>,
-    /// For `ranges`.
+    /// Charge for `ranges`.
     _charge: Charge,
 }
 
@@ -218,7 +222,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Upper tables of what lies outside of the gaps, one at most for each group.
+    /// Writes upper tables of the rows outside the gaps, at most one for each group.
     fn write_upper(&self, gaps: &[&Gap]) -> Result<Vec<NewTable>> {
         let version = Arc::clone(&self.tree.load().version);
         let groups = version.groups()[1..].iter();
@@ -239,7 +243,7 @@ impl<'a> Writer<'a> {
         output.finish()
     }
 
-    /// Tables of the last level, in the gaps.
+    /// Writes last-level tables of the rows in the gaps.
     fn write_last(&self, gaps: &[&Gap]) -> Result<Vec<NewTable>> {
         let cuts = Cuts {
             borders: gaps.iter().skip(1).map(|g| g.start.clone()).collect(),
@@ -252,8 +256,9 @@ impl<'a> Writer<'a> {
         output.finish()
     }
 
-    /// Whether each row in the gap leaves one version, and a deleted one nothing. What is kept for a reader would stay
-    /// in the last level until something is written beside it; in an upper table the next merge drops it.
+    /// Returns true if each row in the gap leaves one version, and a deleted one nothing. A version
+    /// kept only for a reader would stay in the last level until there is a write next to it; in an
+    /// upper table the next compaction drops it.
     fn leaves_nothing_dead(&self, gap: &Gap) -> Result<bool> {
         let newest = self.seqno_range().map_or(0, |(_, newest)| newest);
         if newest <= self.points.horizon() {
@@ -277,7 +282,7 @@ impl<'a> Writer<'a> {
         Ok(!dead)
     }
 
-    /// The sequence numbers of the rows.
+    /// Returns the lowest and the highest sequence number of the rows; `None` without rows.
     fn seqno_range(&self) -> Option<(SeqNo, SeqNo)> {
         let ranges = self.memtables.iter().filter_map(|m| m.seqno_range());
         ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
@@ -289,7 +294,7 @@ impl<'a> Writer<'a> {
         Output::new(self.shared, self.tree, options, cuts, carried, values)
     }
 
-    /// Writes what the memtables have from `start` to before `end`.
+    /// Writes the rows of the memtables from `start` to before `end`.
     fn write_part(
         &self,
         start: &[u8],
@@ -316,8 +321,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Hands what the memtables have from `start` to before `end`, as it is to be stored, to `emit`, and before it the
-    /// newest sequence number of each key to `at_key`.
+    /// Merges the memtables from `start` to before `end`. Passes each entry, as it is to be stored,
+    /// to `emit`, and before that the newest sequence number of each key to `at_key`.
     fn merge(
         &self,
         start: &[u8],

@@ -1,8 +1,8 @@
-//! Appends: rows that have their range of keys to themselves are flushed straight into the last level.
+//! Flush of appends: rows in a key range that no table covers go straight into the last level.
 //!
-//! Keys that only grow, as those of a load in order or of a log of events, meet nothing in the tables. An upper table of
-//! them would be read and written again by a merge that has nothing to merge; written as a part of the last level at
-//! once they cost half as much.
+//! Keys that only grow, as in an ordered load or a log of events, overlap no table. An upper table
+//! of them would be read and written again by a compaction that has nothing to combine. Written at
+//! once as a part of the last level, they cost half as much.
 //!
 //! ```text
 //! tables of a group:   |--last--|     |--last--||--last--|  |upper|
@@ -10,9 +10,9 @@
 //! they go to:             an upper table                                a gap: the last level
 //! ```
 //!
-//! The group is claimed as for a merge until the flush is installed, so that what was found of it stays true: nothing
-//! but merges of the group, this flusher, and ingests change its tables, and an ingest waits until the keyspace has no
-//! memtable with rows.
+//! The group is claimed, as for a compaction, until the flush is installed, so that its gaps remain
+//! gaps. Only compactions of the group, the flush thread and ingests change its tables, and an
+//! ingest waits until the keyspace has no memtable with rows.
 
 use std::sync::Arc;
 
@@ -25,41 +25,44 @@ use crate::keyspace::tree::Tree;
 use crate::range_deletes::RangeDeletes;
 use crate::version::group::Version;
 
-/// Rows of fewer bytes than this part of a last-level table go above the last level: otherwise frequent small flushes
-/// would leave it in small pieces that no merge ever puts together. Where memory is so small that no flush has many
-/// more, half of a flush is enough: all rows of a load would be written twice instead.
+/// Divisor of a last-level table's size: fewer bytes of rows go above the last level. Otherwise
+/// frequent small flushes would leave the last level in small pieces that no compaction ever joins.
+/// If memory is so small that no flush has much more, half of a flush is enough: otherwise all rows
+/// of a load would be written twice.
 const LEAST_PART: u64 = 4;
-/// Of so few bytes a merge is made in no time. The simulator makes fewer.
+/// Least bytes in any case: a compaction of fewer takes no time. The simulator writes fewer.
 const LEAST_BYTES: u64 = 1 << if cfg!(feature = "simulation") { 10 } else { 20 };
 
-/// The end of one writer's keys is no reason to cut a table that is smaller than this part of one.
+/// Divisor of a table's size: the end of one writer's keys does not cut a smaller table.
 pub(super) const LEAST_PIECE: u64 = 16;
 
-/// A group of which a flush may write to the last level.
+/// A claimed group with gaps that a flush may write to the last level.
 pub(super) struct Straight<'a> {
     pub claim: Claim<'a>,
-    /// In key order, not empty.
+    /// Gaps in key order, not empty.
     pub gaps: Vec<Gap>,
 }
 
-/// Finds where the keys of one writer of appends end and those of another begin. A table with keys of both would hold the
-/// range in which the first one goes on, whose rows could never again go straight into the last level.
+/// Detector of the end of one appending writer's keys and the start of another's. A table with keys
+/// of both would cover the range in which the first one continues, and its rows could never again
+/// go straight into the last level.
 ///
-/// A writer's last key is its newest, and the first key of the next one is old: the sequence number falls by far, for the
-/// first time in many keys. In keys of random order it falls all the time.
+/// A writer's last key is its newest, and the first key of the next writer is old: the sequence
+/// number falls far, for the first time in many keys. In keys of random order it falls all the
+/// time.
 pub(super) struct Ends {
-    /// Falls by less are not far.
+    /// Least fall that counts as far.
     far: SeqNo,
     before: SeqNo,
     /// Keys since the last far fall.
     keys: u32,
 }
 
-/// Keys without a far fall that are one writer's. Of keys in random order one in eight falls far.
+/// Keys without a far fall that indicate one writer. In random order one key in eight falls far.
 const WRITERS_KEYS: u32 = 256;
 
 impl Ends {
-    /// Of rows with sequence numbers in this range.
+    /// Creates a detector for rows with sequence numbers in this range.
     pub fn new(range: Option<(SeqNo, SeqNo)>) -> Ends {
         Ends {
             far: range.map_or(0, |(least, most)| (most - least) / 2),
@@ -68,7 +71,7 @@ impl Ends {
         }
     }
 
-    /// Whether a writer's keys end before this key, the next one in order.
+    /// Returns true if a writer's keys end before this key, the next one in order.
     pub fn is_passed(&mut self, newest: SeqNo) -> bool {
         let fall = self.before.saturating_sub(newest);
         self.before = newest;
@@ -77,7 +80,7 @@ impl Ends {
     }
 }
 
-/// Keys of one group between which no table has anything, range deletes included.
+/// Key range of one group that no table covers, not even with a range delete.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     /// Inclusive.
@@ -87,7 +90,7 @@ pub(super) struct Gap {
 }
 
 impl Gap {
-    /// Whether the memtables have so many bytes of keys and values in it.
+    /// Returns true if the memtables have at least `least` bytes of keys and values in the gap.
     fn takes(&self, memtables: &[Arc<TreeMemtable>], least: u64) -> bool {
         let mut bytes = 0;
         for memtable in memtables {
@@ -105,9 +108,11 @@ impl Gap {
     }
 }
 
-/// Claims the groups in which these memtables of a keyspace have many rows in gaps of which `suits` holds.
+/// Claims the groups in which these memtables of a keyspace have many rows in gaps that `suits`
+/// accepts.
 ///
-/// A range delete belongs above all that it hides: groups into which one of `ranges` reaches are left out.
+/// A range delete belongs above everything that it hides: groups into which one of `ranges` reaches
+/// are left out.
 pub(super) fn claim<'a>(
     shared: &'a Shared,
     tree: &Tree,
@@ -139,7 +144,7 @@ pub(super) fn claim<'a>(
         let Some(claim) = shared.jobs.claim(tree, &group.low) else {
             continue;
         };
-        // A merge may have changed the group just before.
+        // A compaction may have changed the group just before.
         let now = Arc::clone(&tree.load().version);
         let Some(index) = now.find_low(&group.low) else {
             continue;
@@ -157,7 +162,7 @@ pub(super) fn claim<'a>(
     Ok(claimed)
 }
 
-/// The gaps of a group, in key order.
+/// Returns the gaps of a group, in key order.
 fn gaps(version: &Version, index: usize) -> Vec<Gap> {
     let group = &version.groups()[index];
     let upper = group.upper.iter().map(|u| &u.table);
@@ -166,7 +171,8 @@ fn gaps(version: &Version, index: usize) -> Vec<Gap> {
     between(&group.low, version.high(index), taken)
 }
 
-/// What lies in a range, to its exclusive end, outside of others that are given with their last keys.
+/// Returns the parts of a range, with its exclusive end, outside the `taken` ranges, given with
+/// their last keys.
 fn between(low: &[u8], high: Option<&[u8]>, mut taken: Vec<(&[u8], &[u8])>) -> Vec<Gap> {
     taken.sort_unstable();
     let mut gaps = Vec::new();
@@ -181,7 +187,7 @@ fn between(low: &[u8], high: Option<&[u8]>, mut taken: Vec<(&[u8], &[u8])>) -> V
         if last >= &start[..] {
             start.clear();
             start.extend_from_slice(last);
-            // The next key there can be.
+            // The smallest possible next key.
             start.push(0);
         }
     }
