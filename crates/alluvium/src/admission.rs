@@ -1,18 +1,21 @@
-//! Slows writers smoothly to what the background can digest, so that they are never stopped.
+//! Admission control: slows writers smoothly to the rate that background work sustains, so that
+//! they never stall.
 //!
-//! The background reports its *debt* (how far the upper levels are above their target, as a share of it) and the
-//! rate at which it drains them. From these follows one rate for all writers together, `drain / debt^2`: no limit
-//! without debt, four times the drain rate at half a debt, the drain rate at one, and less beyond, so that debt
-//! settles near one under any number of clients. A delay capped for each commit would not do that: each of 200
-//! clients could still commit hundreds of times a second.
+//! Background work reports its *debt* (the excess of the backlog over its target, as a share of the
+//! target) and the rate at which it drains the backlog. From these follows one rate for all writers
+//! together, `drain / debt^2`: no limit without debt, four times the drain rate at half a debt, the
+//! drain rate at one, and less beyond. So debt settles near one under any number of clients. A
+//! delay capped for each commit would not do that: each of 200 clients could still commit hundreds
+//! of times a second.
 //!
-//! The rate fills one bucket of bytes. A commit takes its bytes out, at once and in arrival order, and waits for as
-//! long as the bucket takes to come back to zero: so waiting commits stand in one virtual queue, each behind the
-//! bytes of those before it. Commits pay before they join the commit queue and never while they hold row locks,
-//! for everybody who wants the row would pay too.
+//! The rate fills one bucket of bytes. A commit takes its bytes out, at once and in arrival order,
+//! and waits for as long as the bucket takes to come back to zero. So waiting commits form one
+//! virtual queue, in which each waits for the bytes of the earlier ones. Commits wait before they
+//! join the commit queue and never while they hold row locks: otherwise all clients that want the
+//! row would wait too.
 //!
-//! The background publishes the rate by one atomic store and never touches the bucket's mutex: no client waits for
-//! a thread of lower priority.
+//! Background work publishes the rate by one atomic store and never takes the bucket's mutex: no
+//! client waits for a thread of lower priority.
 
 use std::time::Duration;
 
@@ -21,32 +24,34 @@ use crate::sync::time::Instant;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 
-/// What the bucket may save up, as time at the current rate: enough to ride over the scheduler's tick, too little
-/// for a burst that the background would feel.
+/// Most bytes that the bucket saves up, as time at the current rate: enough to bridge the
+/// scheduler's tick, too little for a burst that would disturb background work.
 const SAVED: Duration = Duration::from_millis(10);
 
-/// The longest single wait. What a commit did not wait for stays in the bucket, and later commits wait for it.
+/// Longest single wait. Bytes that a commit did not wait for stay in the bucket, and later commits
+/// wait for them.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// The least drain rate in bytes per second: a background that has not measured itself yet stops nobody.
+/// Least drain rate in bytes per second: a drain rate that is not measured yet stops no writer.
 const DRAIN_MIN: f64 = 1024.0 * 1024.0;
 
-/// The token bucket of a database.
+/// Token bucket for the writers of a database.
 #[derive(Debug)]
 pub struct Admission {
-    /// Bytes per second as the bits of an `f64`; infinite without debt. Stored by the background, loaded by
-    /// writers; nothing else is published with it.
+    /// Bytes per second as the bits of an `f64`; infinite without debt. Background work stores it,
+    /// writers load it; nothing else is published with it.
     rate: AtomicU64,
-    /// The debt was paid off since the last commit: what the bucket still holds against writers is void.
+    /// Set if there was no debt at some time since the last commit: a negative balance of the
+    /// bucket is void.
     forgive: AtomicBool,
-    /// Taken by writers only, for some arithmetic. A leaf in the lock order.
+    /// Locked by writers only, for some arithmetic. A leaf in the lock order.
     bucket: Mutex<Bucket>,
     /// Set when waits are to end. Guards the sleep on `gate`.
     closed: Mutex<bool>,
     gate: Condvar,
 }
 
-/// The pure core: bytes in hand, and when they were counted.
+/// Pure core: the bytes in hand, and the time when they were counted.
 #[derive(Debug)]
 struct Bucket {
     /// Negative while commits wait.
@@ -55,7 +60,7 @@ struct Bucket {
 }
 
 impl Admission {
-    /// A database without debt.
+    /// Creates the bucket of a database without debt.
     pub fn new() -> Admission {
         Admission {
             rate: AtomicU64::new(f64::INFINITY.to_bits()),
@@ -69,8 +74,8 @@ impl Admission {
         }
     }
 
-    /// Reports the background's state: `debt` is (upper bytes - target) / target, smoothed by the caller;
-    /// `drain_bytes_per_s` is what it digests, measured in bytes of commits.
+    /// Sets the rate from the state of background work. `debt` is (upper bytes - target) / target,
+    /// smoothed by the caller; `drain_bytes_per_s` is the measured drain rate, in bytes of commits.
     pub fn set_debt(&self, debt: f64, drain_bytes_per_s: f64) {
         let rate = allowed_rate(debt, drain_bytes_per_s);
         self.rate.store(rate.to_bits(), Ordering::Relaxed);
@@ -79,12 +84,14 @@ impl Admission {
         }
     }
 
-    /// The rate now allowed to all writers together, in bytes per second; infinite without debt.
+    /// Returns the rate now allowed to all writers together, in bytes per second; infinite without
+    /// debt.
     pub fn rate(&self) -> f64 {
         f64::from_bits(self.rate.load(Ordering::Relaxed))
     }
 
-    /// Takes a commit's bytes out of the bucket and says how long the commit must wait before it joins the queue.
+    /// Takes a commit's bytes out of the bucket and returns how long the commit must wait before it
+    /// joins the queue.
     ///
     /// At most one second. Costs one load without debt.
     pub fn charge(&self, bytes: u64, now: Instant) -> Duration {
@@ -99,7 +106,7 @@ impl Admission {
         bucket.charge(bytes, rate, now)
     }
 
-    /// Charges a commit and sleeps as long as it must. Returns how long that was to be.
+    /// Charges a commit and sleeps as long as it must. Returns the intended wait.
     pub fn admit(&self, bytes: u64) -> Duration {
         if self.rate().is_infinite() {
             return Duration::ZERO;
@@ -114,7 +121,8 @@ impl Admission {
         wait
     }
 
-    /// Ends all waits, those to come too: the database is closing, and its commits fail by themselves.
+    /// Ends all waits, also future ones: the database is closing, and its commits fail by
+    /// themselves.
     pub fn close(&self) {
         *self.closed.lock() = true;
         self.gate.notify_all();
@@ -129,7 +137,7 @@ impl Default for Admission {
 
 impl Bucket {
     fn charge(&mut self, bytes: u64, rate: f64, now: Instant) -> Duration {
-        // A writer that read the clock earlier but came later adds nothing.
+        // A writer that read the clock earlier but arrived later adds nothing.
         let since = self
             .counted_at
             .map(|then| now.saturating_duration_since(then));
@@ -144,9 +152,10 @@ impl Bucket {
     }
 }
 
-/// Bytes per second for all writers at this debt: continuous, falling, infinite where there is no debt.
+/// Returns the bytes per second for all writers at this debt: continuous, falling, infinite without
+/// debt.
 fn allowed_rate(debt: f64, drain_bytes_per_s: f64) -> f64 {
-    // A debt that is no number says nothing and limits nothing.
+    // A debt that is not a number limits nothing.
     if debt > 0.0 {
         drain_bytes_per_s.max(DRAIN_MIN) / (debt * debt)
     } else {

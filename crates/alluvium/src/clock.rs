@@ -1,13 +1,17 @@
-//! The time that decides which rows have expired.
+//! Clock of a database: decides which rows have expired.
 //!
-//! Milliseconds since 1970. A glitch of the system's clock must hide no row for good and must not be stored, so a
-//! database checks the wall clock against the boot-time clock (`clock/judge.rs` has the rules) and distinguishes two
-//! times: the time of reads, and the confirmed time, which alone is stored in the manifest and lets compactions drop rows.
-//! Readers that live longer than one call (a snapshot, a cursor, a transaction) *hold* their time: compactions drop
-//! nothing that expires after the oldest time held, so what such a reader sees does not change.
+//! Times are milliseconds since 1970. A glitch of the system's clock must hide no row for good and
+//! must not be stored. So a database checks the wall clock against the boot-time clock
+//! (`clock/judge.rs` has the rules) and distinguishes two times: the time of reads, and the
+//! confirmed time. Only the confirmed time is stored in the manifest and lets compactions drop
+//! rows.
 //!
-//! A read looks at one clock and a few atomics. Every [`WINDOW_MS`], and whenever the clock it reads leaves the expected
-//! window, one read judges both clocks under a mutex.
+//! Readers that live longer than one call (a snapshot, a cursor, a transaction) *hold* their time.
+//! Compactions drop nothing that expires after the oldest time held, so such a reader keeps seeing
+//! the same rows.
+//!
+//! A read loads one clock and a few atomics. Every [`WINDOW_MS`], and whenever the clock that reads
+//! use leaves the expected window, one read judges both clocks under a mutex.
 
 mod judge;
 
@@ -23,11 +27,11 @@ use crate::sync::time::boot_ms;
 
 use self::judge::{Judge, Judged, Reading, Source};
 
-/// Reads trust the clock of the last judgement for so long. Longer would find a clock that is set back later, and shorter
-/// would let more reads take the mutex.
+/// Time for which reads trust the clock of the last judgment. A longer time would delay the
+/// detection of a clock that is set back; with a shorter one more reads would take the mutex.
 const WINDOW_MS: u64 = 10_000;
 
-/// The source of time of a database: see [`crate::Options::clock`].
+/// Source of time of a database: see [`crate::Options::clock`].
 #[derive(Clone)]
 pub struct Clock(Readings);
 
@@ -37,13 +41,14 @@ type ReadMs = Arc<dyn Fn() -> u64 + Send + Sync>;
 enum Readings {
     /// A wall clock that is checked against a boot-time clock.
     Checked { wall: ReadMs, boot: ReadMs },
-    /// A clock that is believed.
+    /// A clock that is trusted without a check.
     Believed(ReadMs),
 }
 
 impl Clock {
-    /// The system's clock, checked against the time since the machine's start: a jump by more than a day changes what
-    /// reads see only once it has lasted ten minutes, and what is stored or dropped not before.
+    /// Returns the system's clock, checked against the time since the machine's start. A jump by
+    /// more than a day affects reads only after it has lasted ten minutes, and stored times and
+    /// dropped rows not before that.
     pub fn system() -> Clock {
         let wall = || {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -54,14 +59,16 @@ impl Clock {
         Clock::checked(wall, boot_ms)
     }
 
-    /// A clock of the caller's: milliseconds since 1970. It is believed at once, jumps included, and never answered by a
-    /// smaller time than before. For tests, and for callers that check their time themselves.
+    /// Returns a clock that calls `now_ms` for the milliseconds since 1970. It is trusted at once,
+    /// jumps included, but the database's time never falls. For tests, and for callers that check
+    /// their time themselves.
     pub fn custom(now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Clock {
         Clock(Readings::Believed(Arc::new(now_ms)))
     }
 
-    /// Two clocks of the caller's, treated as [`Clock::system`] treats the system's: milliseconds since 1970, and
-    /// milliseconds since some start, which never run back or jump. For tests.
+    /// Returns a clock made of two functions, treated as [`Clock::system`] treats the system's
+    /// clocks: milliseconds since 1970, and milliseconds since some start, which never run back or
+    /// jump. For tests.
     pub fn checked(
         wall_ms: impl Fn() -> u64 + Send + Sync + 'static,
         boot_ms: impl Fn() -> u64 + Send + Sync + 'static,
@@ -85,49 +92,50 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// `ReadClock::boot_ahead_ms` where reads use the wall clock.
+/// Value of `ReadClock::boot_ahead_ms` if reads use the wall clock.
 const READS_USE_WALL: i64 = i64::MIN;
 
-/// The clock of an open database.
+/// Clock of an open database.
 ///
-/// The atomics are one judgement, published for reads without a mutex. All are relaxed: a read that mixes two judgements
-/// finds its clock outside the window, or `latest_ms` above its bound, and judges anew; or it gets a time that was
-/// valid a moment ago, as if it had begun then.
+/// The atomics are one judgment, published for reads without a mutex. All are relaxed. A read that
+/// mixes two judgments finds its clock outside the window, or `latest_ms` above its bound, and
+/// judges anew. Or it gets a time that was valid a moment ago, as if it had begun then.
 pub(crate) struct ReadClock {
     source: Readings,
-    /// The latest time that reads got. Trusted up to `latest_ms_max` only: a read that was suspended may raise it to the
-    /// time of a glitch that is over.
+    /// Latest time that reads got. Trusted only up to `latest_ms_max`: a read that was suspended
+    /// may raise it to the time of a glitch that is over.
     latest_ms: AtomicU64,
     latest_ms_max: AtomicU64,
     /// Reads use the boot-time clock plus this, or the wall clock.
     boot_ahead_ms: AtomicI64,
-    /// That clock is expected to show at least this and at most [`WINDOW_MS`] more.
+    /// Start of the window: that clock is expected to show at least this and at most [`WINDOW_MS`]
+    /// more.
     window_from_ms: AtomicU64,
-    /// Guards the judgement, and changes of the atomics above other than a rising `latest_ms`. Held for two readings and
-    /// the queue of events.
+    /// Guards the judgment, and changes of the atomics above other than a rising `latest_ms`. Held
+    /// for two readings and the queue of events.
     judge: Mutex<Judge>,
-    /// Jumps of the wall clock.
+    /// Number of jumps of the wall clock.
     jumps: AtomicU64,
     events: Arc<Events>,
-    /// True if any keyspace has rows that expire: without one, no reader holds anything. Stored before the first such
-    /// keyspace is handed out. Relaxed: the handle brings the order.
+    /// True if any keyspace has rows that expire: without one, no reader holds a time. Stored
+    /// before the first such keyspace is handed out. Relaxed: the handle brings the order.
     in_use: AtomicBool,
-    /// Times held, each with the number of its holders. Held for a map operation and a judgement.
+    /// Times held, each with the number of its holders. Held for a map operation and a judgment.
     held: Mutex<BTreeMap<u64, usize>>,
 }
 
-/// A time that is held until this is dropped; no time in a database whose rows do not expire.
+/// A time that is held until this is dropped; none in a database without rows that expire.
 pub(crate) struct HeldTime(Option<(Arc<ReadClock>, u64)>);
 
 impl ReadClock {
-    /// A clock that never answers less than `stored_ms`.
+    /// Creates a clock that never returns less than `stored_ms`.
     pub fn new(source: Clock, stored_ms: u64, events: Arc<Events>) -> Arc<ReadClock> {
         Arc::new(ReadClock {
             source: source.0,
             latest_ms: AtomicU64::new(stored_ms),
             latest_ms_max: AtomicU64::new(stored_ms),
             boot_ahead_ms: AtomicI64::new(READS_USE_WALL),
-            // No clock shows it, so the first read judges.
+            // No clock shows this time, so the first read judges.
             window_from_ms: AtomicU64::new(u64::MAX - WINDOW_MS),
             judge: Mutex::new(Judge::new(stored_ms)),
             jumps: AtomicU64::new(0),
@@ -137,7 +145,7 @@ impl ReadClock {
         })
     }
 
-    /// The time for a read that begins now.
+    /// Returns the time for a read that begins now.
     pub fn now(&self) -> u64 {
         let (wall, boot) = match &self.source {
             Readings::Checked { wall, boot } => (wall, boot),
@@ -157,7 +165,7 @@ impl ReadClock {
         self.judge(&mut self.judge.lock(), wall, boot)
     }
 
-    /// The later one of `now` and the latest time, which is raised to it.
+    /// Raises the latest time to `now`, and returns the later one of the two.
     fn raise_latest(&self, now: u64) -> u64 {
         let latest = self.latest_ms.load(Ordering::Relaxed);
         if now > latest {
@@ -215,7 +223,7 @@ impl ReadClock {
         }
     }
 
-    /// The last confirmed time: what may be stored.
+    /// Returns the last confirmed time, which may be stored.
     pub fn confirmed(&self) -> u64 {
         match &self.source {
             Readings::Believed(now) => self.raise_latest(now()),
@@ -227,43 +235,43 @@ impl ReadClock {
         }
     }
 
-    /// Jumps of the wall clock since the opening.
+    /// Returns the number of jumps of the wall clock since the database was opened.
     pub fn jumps(&self) -> u64 {
         self.jumps.load(Ordering::Relaxed)
     }
 
-    /// Says that rows of some keyspace expire. The ten minutes of the first confirmation begin.
+    /// Notes that rows of some keyspace expire. The ten minutes of the first confirmation begin.
     pub fn use_it(&self) {
         self.in_use.store(true, Ordering::Relaxed);
         self.now();
     }
 
-    /// Looks at the clocks where rows expire, as a read does.
+    /// Checks the clocks if rows expire, as a read does.
     pub fn watch(&self) {
         if self.in_use() {
             self.now();
         }
     }
 
-    /// Whether rows of any keyspace expire.
+    /// Returns true if rows of any keyspace expire.
     pub fn in_use(&self) -> bool {
         self.in_use.load(Ordering::Relaxed)
     }
 
-    /// Holds the time now.
+    /// Holds the current time.
     pub fn hold(self: &Arc<Self>) -> HeldTime {
         if !self.in_use() {
             return HeldTime(None);
         }
         let mut held = self.held.lock();
-        // Read under the mutex: a compaction that looked before has a time that was confirmed by then, and no later
-        // read gets an earlier one.
+        // Read under the mutex: a compaction that checked earlier has a time that was confirmed by
+        // then, and no later read gets an earlier time.
         let now = self.now();
         *held.entry(now).or_insert(0) += 1;
         HeldTime(Some((Arc::clone(self), now)))
     }
 
-    /// Time at or before which everything has expired for every reader, now and later.
+    /// Returns the time at or before which everything has expired for every reader, now and later.
     pub fn expired_for_all(&self) -> u64 {
         let held = self.held.lock();
         let confirmed = self.confirmed();
@@ -274,7 +282,8 @@ impl ReadClock {
 }
 
 impl HeldTime {
-    /// The time held. One from before the first keyspace with expiring rows sees none of their rows at any time.
+    /// Returns the time held. A reader that began before the first keyspace with expiring rows sees
+    /// no rows of such keyspaces at any time.
     pub fn now_ms(&self) -> u64 {
         self.0.as_ref().map_or(0, |(_, now)| *now)
     }

@@ -1,4 +1,5 @@
-//! Admission on a virtual clock: clients that commit as fast as they are allowed to.
+//! Tests of admission control on a virtual clock: clients that commit as fast as they are allowed
+//! to.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,7 +8,8 @@ use super::*;
 
 const DRAIN: f64 = 20.0 * 1024.0 * 1024.0;
 
-/// The bytes per second that `clients` closed-loop clients reach in the virtual seconds after a first one.
+/// Returns the bytes per second that `clients` closed-loop clients reach in the virtual seconds
+/// after a first one.
 ///
 /// Each client commits `bytes`, waits as told, and takes 20 us for the commit itself.
 fn rate_reached(admission: &Admission, clients: usize, bytes: u64, seconds: u64) -> f64 {
@@ -35,7 +37,8 @@ fn one_client_and_two_hundred_converge_to_the_drain_rate_at_debt_one() {
         for bytes in [300, 4_000, 100_000] {
             let admission = Admission::new();
             admission.set_debt(1.0, DRAIN);
-            // One small commit after another cannot reach the drain rate; it must not be slowed either.
+            // One small commit after another cannot reach the drain rate; it must not be slowed
+            // either.
             let unlimited = clients as f64 * bytes as f64 / 20e-6;
             let expected = DRAIN.min(unlimited);
             let reached = rate_reached(&admission, clients, bytes, 5);
@@ -80,7 +83,8 @@ fn the_rate_is_a_continuous_falling_function_of_debt() {
     }
     assert_eq!(allowed_rate(1.0, DRAIN), DRAIN);
     assert_eq!(allowed_rate(0.5, DRAIN), 4.0 * DRAIN);
-    // Towards no debt the rate passes any device's, so nothing jumps where the limit ends.
+    // Towards no debt the rate exceeds that of any device, so there is no step where the limit
+    // ends.
     assert!(allowed_rate(1e-3, DRAIN) > 1e12);
 }
 
@@ -93,7 +97,7 @@ fn waits_of_concurrent_commits_line_up() {
     let bytes = (DRAIN * each.as_secs_f64()) as u64;
     let waits: Vec<Duration> = (0..5).map(|_| admission.charge(bytes, now)).collect();
     for (n, wait) in waits.iter().enumerate() {
-        // The first one has what the bucket saved up.
+        // The first commit has the bytes that the bucket saved up.
         let expected = each * (n as u32 + 1) - SAVED;
         assert!(
             wait.abs_diff(expected) < Duration::from_micros(1),

@@ -1,29 +1,36 @@
-//! Decides which time reads use and which time is confirmed, from pairs of readings of two clocks.
+//! Rules for the clocks: from pairs of readings of two clocks, decides which time reads use and
+//! which time is confirmed.
 //!
-//! The wall clock can be wrong for a moment or for years. The boot-time clock counts milliseconds since the machine's
-//! start, suspend included, and cannot be set. Pure: the caller reads the clocks, so every rule is tested as a table.
+//! The wall clock can be wrong for a moment or for years. The boot-time clock counts milliseconds
+//! since the machine's start, suspend included, and cannot be set. Pure: the caller reads the
+//! clocks, so every rule is tested as a table.
 //!
-//! - A time is **confirmed** if the wall clock shows it and both clocks have advanced together for [`CONFIRM_MS`]. Only
-//!   a confirmed time is stored or lets a compaction drop rows. It never falls.
-//! - Before the first confirmation of this opening, reads follow the wall clock in both directions, but never below
-//!   the stored time. A wall clock that is more than a day earlier than the stored time is not followed: reads use the stored time
-//!   plus the boot-time clock.
-//! - After it, reads follow the wall clock as long as it is within a day of the last confirmed time plus the boot-time
-//!   clock. Otherwise they use that sum, until the wall clock is back or is confirmed at its new place.
-//! - The time of reads never runs back, with one exception: before the first confirmation it follows a wall clock back
-//!   that was more than a day ahead.
+//! - A time is **confirmed** if the wall clock shows it and both clocks have advanced together for
+//!   [`CONFIRM_MS`]. Only a confirmed time is stored or lets a compaction drop rows. It never
+//!   falls.
+//! - Before the first confirmation of this opening, reads follow the wall clock in both directions,
+//!   but never below the stored time. A wall clock that is more than a day earlier than the stored
+//!   time is not followed: reads use the stored time plus the boot-time clock.
+//! - After it, reads follow the wall clock as long as it is within a day of the last confirmed time
+//!   plus the boot-time clock. Otherwise they use that sum, until the wall clock is back or is
+//!   confirmed at its new place.
+//! - The time of reads never runs back, with one exception: before the first confirmation it
+//!   follows a wall clock back that was more than a day ahead.
 //!
-//! Invariant: no read gets a time below the confirmed one, so no read misses a row that a compaction dropped for it.
+//! Invariant: no read gets a time below the confirmed one, so no read misses a row that a
+//! compaction dropped for it.
 
-/// The wall clock and the boot-time clock must advance together for so long before a time is confirmed.
+/// Time for which the wall clock and the boot-time clock must advance together before a time is
+/// confirmed.
 pub const CONFIRM_MS: u64 = 10 * 60 * 1000;
-/// A wall clock that differs by more than this from the boot-time clock's account has jumped.
+/// Difference from the time expected by the boot-time clock above which the wall clock has jumped.
 pub const JUMP_MS: u64 = 24 * 60 * 60 * 1000;
-/// Clocks that differ by no more than this since the run began have advanced together. Both are slewed alike, so only a
-/// step of the wall clock, or a thread that is suspended between the two readings, makes a difference.
+/// Difference since the run began up to which the clocks have advanced together. Both are slewed
+/// alike, so only a step of the wall clock, or a thread suspended between the two readings, makes a
+/// difference.
 pub const TOGETHER_MS: u64 = 5_000;
 
-/// A reading of both clocks, in milliseconds.
+/// Reading of both clocks, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
     /// Milliseconds since 1970.
@@ -32,47 +39,47 @@ pub struct Reading {
     pub boot_ms: u64,
 }
 
-/// The clock that reads use until the next judgement.
+/// Clock that reads use until the next judgment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The wall clock.
     Wall,
-    /// The boot-time clock plus this.
+    /// The boot-time clock plus this many milliseconds.
     Boot(i64),
 }
 
-/// The judgement of one reading.
+/// Judgment of one reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Judged {
-    /// The clock for reads.
+    /// Clock for reads.
     pub source: Source,
-    /// That clock's time.
+    /// Time that this clock shows.
     pub shown_ms: u64,
-    /// The time for reads: `shown_ms`, or a later one that reads had already.
+    /// Time for reads: `shown_ms`, or a later time that reads have already got.
     pub time_ms: u64,
-    /// The wall clock has jumped since the reading before.
+    /// True if the wall clock has jumped since the previous reading.
     pub jumped: bool,
-    /// The stored time, if this is the first reading and the wall clock is more than a day earlier.
+    /// Stored time, if this is the first reading and the wall clock is more than a day earlier.
     pub stored_ahead_ms: Option<u64>,
 }
 
-/// The state between readings.
+/// State between readings.
 #[derive(Debug)]
 pub struct Judge {
-    /// The last confirmed time: at first the stored one.
+    /// Last confirmed time: initially the stored one.
     confirmed_ms: u64,
-    /// The last confirmed reading of this opening.
+    /// Last confirmed reading of this opening.
     confirmed_at: Option<Reading>,
-    /// The first reading of those since which both clocks have advanced together.
+    /// First reading of the current run, in which both clocks have advanced together.
     run: Option<Reading>,
-    /// The boot-time clock at the first reading.
+    /// Boot-time clock at the first reading.
     opened_boot_ms: u64,
-    /// The latest time that reads got.
+    /// Latest time that reads got.
     floor_ms: u64,
 }
 
 impl Judge {
-    /// For a database with this stored time; 0 where it has none.
+    /// Creates the state for a database with this stored time; 0 if it has none.
     pub fn new(stored_ms: u64) -> Judge {
         Judge {
             confirmed_ms: stored_ms,
@@ -83,12 +90,12 @@ impl Judge {
         }
     }
 
-    /// The last confirmed time: the stored one as long as this opening has confirmed none.
+    /// Returns the last confirmed time: the stored one until this opening confirms a time.
     pub fn confirmed_ms(&self) -> u64 {
         self.confirmed_ms
     }
 
-    /// Notes a time that a read got since the last judgement.
+    /// Notes a time that a read got since the last judgment.
     pub fn note_read(&mut self, time_ms: u64) {
         self.floor_ms = self.floor_ms.max(time_ms);
     }
@@ -111,7 +118,8 @@ impl Judge {
         let (source, shown_ms) = self.source(reading);
         if self.confirmed_at.is_none() {
             let held_ms = after(self.stored(), reading.boot_ms);
-            // Only a wall clock that was ahead and is no more leaves reads so far ahead of either time.
+            // Reads are so far ahead of both times only after a wall clock that was ahead and no
+            // longer is.
             if self.floor_ms > shown_ms.max(held_ms).saturating_add(JUMP_MS) {
                 self.floor_ms = self.confirmed_ms;
             }
@@ -126,7 +134,8 @@ impl Judge {
         }
     }
 
-    /// Before the first confirmation: the stored time, as if the wall clock had shown it at the opening.
+    /// Returns the stored time, as if the wall clock had shown it at the opening. For use before
+    /// the first confirmation.
     fn stored(&self) -> Reading {
         Reading {
             wall_ms: self.confirmed_ms,
@@ -134,7 +143,7 @@ impl Judge {
         }
     }
 
-    /// The clock for reads, and its time.
+    /// Returns the clock for reads, and its time.
     fn source(&self, reading: Reading) -> (Source, u64) {
         let (base, is_near) = match self.confirmed_at {
             Some(base) => {
@@ -149,7 +158,7 @@ impl Judge {
         if is_near {
             return (Source::Wall, reading.wall_ms);
         }
-        // Times beyond i64 come from a damaged or foreign manifest only; they saturate.
+        // Times beyond i64 come only from a damaged or foreign manifest; they saturate.
         let ahead = i128::from(base.wall_ms) - i128::from(base.boot_ms);
         let ahead = i64::try_from(ahead).unwrap_or(i64::MAX);
         (
@@ -159,7 +168,7 @@ impl Judge {
     }
 }
 
-/// The time that the wall clock shows at `boot_ms` if it has not been set since `base`.
+/// Returns the time that the wall clock shows at `boot_ms` if it has not been set since `base`.
 fn after(base: Reading, boot_ms: u64) -> u64 {
     base.wall_ms
         .saturating_add(boot_ms.saturating_sub(base.boot_ms))

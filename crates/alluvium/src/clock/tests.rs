@@ -1,4 +1,4 @@
-//! The clock of an open database: windows between judgements, held times, events.
+//! Tests of the clock of an open database: windows between judgments, held times, events.
 
 use super::*;
 
@@ -50,7 +50,7 @@ impl Machine {
         self.wall_ms.load(Ordering::Relaxed)
     }
 
-    /// The clock of a database on this machine that has confirmed the time.
+    /// Returns the clock of a database on this machine that has confirmed the time.
     fn confirmed(&self) -> Arc<ReadClock> {
         let clock = ReadClock::new(self.clock(), 0, Events::new(None));
         clock.use_it();
@@ -145,7 +145,7 @@ fn a_read_that_was_suspended_in_a_glitch_does_not_bring_its_time_back() {
     machine.set(-(80 * YEAR as i64));
     machine.pass(WINDOW_MS + 1);
     assert_eq!(clock.now(), machine.wall());
-    // The reader has looked at the wall clock in the glitch, and continues now.
+    // The reader has read the wall clock in the glitch, and continues now.
     clock.raise_latest(wall + 80 * YEAR);
     assert_eq!(clock.now(), machine.wall());
     machine.pass(1);
@@ -174,7 +174,7 @@ fn a_jump_and_a_stored_time_that_is_ahead_are_events_once() {
     assert_eq!(clock.jumps(), 0);
     machine.set(stored as i64);
     let wall = machine.wall();
-    // The boot-time clock serves reads until the next judgement.
+    // The boot-time clock serves reads until the next judgment.
     machine.pass(WINDOW_MS);
     assert_eq!(clock.now(), wall + WINDOW_MS);
     assert_eq!((clock.now(), clock.jumps()), (wall + WINDOW_MS, 1));

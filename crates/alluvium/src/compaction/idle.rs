@@ -4,7 +4,7 @@
 //! [`IdleClock`] decides, from times and numbers that it is given. A *pass* begins when there was
 //! no commit for a while, compacts each group at most once, and then ends: the next pass needs a
 //! new commit, or a snapshot that was closed. After a pass, also one that a writer ended, the clock
-//! rests for nine times as long as the pass worked. Idle compaction after bursts of writes so takes
+//! rests for nine times as long as the pass worked. So idle compaction after bursts of writes takes
 //! at most a tenth of one core and of the device.
 
 use crate::sync::collections::HashSet;

@@ -48,8 +48,8 @@ pub(super) struct State {
     pub settling: usize,
     /// True while a thread runs an idle compaction.
     pub tidying: bool,
-    /// Groups whose compaction failed without a change, mostly for lack of space: not tried again
-    /// before the next round.
+    /// Groups with a compaction that failed without a change, mostly for lack of space: not tried
+    /// again before the next round.
     pub put_off: HashSet<(KeyspaceId, Vec<u8>)>,
     /// Number of compactions that failed without a change for a reason other than a full device,
     /// and the last error.

@@ -19,8 +19,8 @@
 //!   entries as it drops. Less than half is left to an idle pass, or to a caller that asks.
 //! - **Read-triggered last-level compaction**, if there is no other work: since the newest upper
 //!   table was added, extra seeks of scans have cost as much time as the compaction will, or a
-//!   share of it. A group that is read much and written little so becomes one level. If flushes
-//!   come sooner than that, there would soon be upper tables again, and nothing is done.
+//!   share of it. So a group with many reads and few writes becomes one level. If flushes come
+//!   sooner than that, there would soon be upper tables again, and nothing is done.
 //! - **Tier compaction** of adjacent upper tables of a group that has so many that reads suffer: it
 //!   combines similar sizes, so that each entry is rewritten about once per size class.
 

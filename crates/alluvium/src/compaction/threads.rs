@@ -226,7 +226,7 @@ fn claim_by(
     (!state.stop && state.busy.insert((job.tree.id, job.low.clone()))).then_some(job)
 }
 
-/// Excludes the groups whose compaction failed and is not to be tried again yet.
+/// Excludes the groups with a failed compaction that is not to be tried again yet.
 fn skip_put_off(shared: &Shared, survey: &mut Survey) {
     let state = shared.jobs.state.lock();
     if state.put_off.is_empty() {

@@ -1,7 +1,8 @@
-//! The pointer file `CURRENT`, which names the manifest in force, and the names of manifest files.
+//! Pointer file `CURRENT`, which names the manifest in force, and the names of manifest files.
 //!
-//! It is one line of text: `alluvium`, the format version, the manifest's file name, and a checksum of all that. It is never
-//! changed in place: a new one is written beside it, synced, renamed over it, and the directory synced.
+//! `CURRENT` is one line of text: `alluvium`, the format version, the manifest's file name, and a
+//! checksum of all that. It is never changed in place: its successor is written next to it, synced,
+//! renamed over it, and the directory is synced.
 
 use std::path::Path;
 
@@ -11,23 +12,24 @@ use crate::error::{Error, Result};
 use crate::vfs::{Vfs, VfsFile};
 use crate::wal::{hard_io, open_settled};
 
-/// The name of the pointer file.
+/// Name of the pointer file.
 pub(super) const CURRENT: &str = "CURRENT";
-/// The name under which its successor is prepared.
+/// Name under which the next pointer file is prepared.
 const CURRENT_TEMPORARY: &str = "CURRENT.tmp";
 
-/// The name of a manifest.
+/// Returns the file name of the manifest with this number.
 pub(super) fn file_name(number: u64) -> String {
     format!("{number:06}.manifest")
 }
 
-/// The number of the manifest that a file name stands for, if it is the name of one.
+/// Returns the number of the manifest with this file name; `None` for other names.
 pub(super) fn parse_name(name: &str) -> Option<u64> {
     let number = name.strip_suffix(".manifest")?.parse().ok()?;
     (file_name(number) == name).then_some(number)
 }
 
-/// The line in `CURRENT` that names a manifest. Its checksum keeps a rotten digit from naming another, older one.
+/// Returns the line in `CURRENT` that names a manifest. Its checksum keeps a rotten digit from
+/// naming an older manifest.
 pub(super) fn current_line(version: u32, number: u64) -> String {
     let mut line = format!("alluvium {version} {}", file_name(number));
     let sum = checksum(line.as_bytes(), 0);
@@ -43,7 +45,7 @@ pub(super) fn current_line(version: u32, number: u64) -> String {
 pub(super) fn switch_current(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<()> {
     let temporary = dir.join(CURRENT_TEMPORARY);
     let current = dir.join(CURRENT);
-    // Left over from a switch that stopped.
+    // Left over from an interrupted switch.
     match vfs.remove(&temporary) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(Error::io("remove", &temporary, error));
@@ -54,7 +56,7 @@ pub(super) fn switch_current(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<(
     let file = vfs
         .create(&temporary)
         .map_err(|error| Error::io("create", &temporary, error))?;
-    // Allocated first: up to the renaming a full device leaves the old manifest in force.
+    // Allocated first: up to the rename, a full device leaves the old manifest in force.
     file.allocate(line.len() as u64)
         .map_err(|error| Error::io("allocate", &temporary, error))?;
     file.write_at(line.as_bytes(), 0)
@@ -66,7 +68,7 @@ pub(super) fn switch_current(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<(
     sync_dir(vfs, dir)
 }
 
-/// The number of the manifest that `CURRENT` names.
+/// Returns the number of the manifest that `CURRENT` names.
 pub(super) fn read_pointer(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
     const LINE_BYTES_MAX: u64 = 200;
     let path = dir.join(CURRENT);
@@ -97,7 +99,7 @@ pub(super) fn sync_dir(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
         .map_err(|error| hard_io("sync directory", dir, error))
 }
 
-/// The error for a file of a later version.
+/// Returns the error for a file of a later version.
 pub(super) fn newer(path: &Path, found: u32) -> Error {
     Error::NewerFormat {
         path: path.to_path_buf(),
@@ -106,7 +108,7 @@ pub(super) fn newer(path: &Path, found: u32) -> Error {
     }
 }
 
-/// The first `most` bytes of a file, or all of a shorter one.
+/// Reads the first `most` bytes of a file, or all of a shorter one.
 pub(super) fn read_start(file: &dyn VfsFile, len: u64, most: u64) -> Result<Vec<u8>> {
     let mut bytes = vec![0; len.min(most) as usize];
     file.read_at(&mut bytes, 0)

@@ -1,16 +1,18 @@
-//! The vocabulary of the manifest: one atomic change of keyspaces and tables, and its encoding.
+//! Edits of the manifest: one atomic change of keyspaces and tables, and its encoding.
 //!
-//! An encoded edit is a list of fields, each a tag byte, a varint length and that many bytes. A reader skips a field that
-//! it does not know if the tag's top bit is set, and refuses the edit otherwise. The codec is pure, accepts any bytes
-//! without a panic, and allocates no more than its input accounts for. `docs/format/manifest.md` lists the fields.
+//! An encoded edit is a list of fields, each a tag byte, a varint length and that many bytes. A
+//! reader skips an unknown field if the tag's top bit is set, and refuses the edit otherwise. The
+//! codec is pure, accepts any bytes without a panic, and allocates no more than its input accounts
+//! for. `docs/format/manifest.md` lists the fields.
 
 use crate::base::coding::{Decoder, put_bytes, put_varint};
 use crate::base::{KEY_BYTES_MAX, KeyspaceId, SEQNO_MAX, SegmentId, SeqNo, TableId};
 
-/// One atomic change. What is empty or `None` stays as it is.
+/// One atomic change. Empty and `None` parts change nothing.
 ///
-/// The parts apply in this order: numbers, dropped, renamed, created, options, flushed, groups. A number that is lower
-/// than the present one is ignored, so that edits need not reach the manifest in the order in which ids were handed out.
+/// The parts apply in this order: numbers, dropped, renamed, created, options, flushed, groups. A
+/// number that is lower than the present one is ignored, so that edits need not reach the manifest
+/// in the order in which ids were handed out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VersionEdit {
     /// No table has this id or a higher one.
@@ -21,128 +23,132 @@ pub struct VersionEdit {
     pub next_keyspace: Option<KeyspaceId>,
     /// No entry of a table has a higher seqno.
     pub last_seqno: Option<SeqNo>,
-    /// The oldest log segment that replay needs.
+    /// Oldest log segment that replay needs.
     pub oldest_segment: Option<SegmentId>,
-    /// The last confirmed time, below which the time of reads never falls: milliseconds since 1970.
+    /// Last confirmed time in milliseconds since 1970; the time of reads never falls below it.
     pub read_clock_ms: Option<u64>,
-    /// The prepared transactions listed so far stand in the log by now.
+    /// True if the prepared transactions listed so far are in the log by now.
     pub prepared_logged: bool,
-    /// Unresolved prepared transactions of a copy that has no log yet, as their records in a log would say them.
+    /// Unresolved prepared transactions of a copy that has no log yet, encoded as their records in
+    /// a log.
     pub prepared: Vec<Vec<u8>>,
-    /// Everything of a keyspace up to this seqno is in tables. Never falls.
+    /// Per keyspace, the seqno up to which everything is in tables. Never falls.
     pub flushed_seqno: Vec<(KeyspaceId, SeqNo)>,
     /// New keyspaces, empty, with one group.
     pub created: Vec<KeyspaceRecord>,
-    /// Keyspaces that are gone, and the seqno of their end.
+    /// Dropped keyspaces, with the seqno of their end.
     pub dropped: Vec<(KeyspaceId, SeqNo)>,
     /// Keyspaces with a new name. Names need to be distinct only after the whole edit.
     pub renamed: Vec<(KeyspaceId, String)>,
     /// Keyspaces with new options, encoded by the keyspace module.
     pub options_changed: Vec<(KeyspaceId, Vec<u8>)>,
-    /// Changes to trees, applied one after another. Each group must be in order only after the whole edit.
+    /// Changes to trees, applied one after another. Each group must be in order only after the
+    /// whole edit.
     pub groups: Vec<GroupEdit>,
 }
 
-/// What the manifest says of a keyspace.
+/// Record of a keyspace in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyspaceRecord {
-    /// Its id, never used before.
+    /// Id, never used before.
     pub id: KeyspaceId,
-    /// Its name.
+    /// Name, distinct from those of all other keyspaces.
     pub name: String,
-    /// Its options, encoded by the keyspace module.
+    /// Options, encoded by the keyspace module.
     pub options: Vec<u8>,
-    /// Its place in the commit order.
+    /// Place of its creation in the commit order.
     pub created_seqno: SeqNo,
 }
 
-/// What the manifest says of a table file.
+/// Record of a table file in the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableRecord {
-    /// Names the file.
+    /// Id of the table, which names the file.
     pub id: TableId,
     /// Random, also stored in the file: ties the record to this file and no other of the same name.
     pub uid: u64,
-    /// The length of the file.
+    /// Length of the file.
     pub file_bytes: u64,
-    /// All entries, tombstones included.
+    /// Number of all entries, tombstones included.
     pub entries: u64,
-    /// Tombstones and range deletes.
+    /// Number of tombstones and range deletes.
     pub tombstones: u64,
-    /// Keys and values before encoding.
+    /// Bytes of keys and values before encoding.
     pub raw_bytes: u64,
-    /// The smallest key.
+    /// Smallest key.
     pub first_key: Vec<u8>,
-    /// The largest key, inclusive.
+    /// Largest key, inclusive.
     pub last_key: Vec<u8>,
-    /// The smallest seqno of an entry.
+    /// Smallest seqno of an entry.
     pub min_seqno: SeqNo,
-    /// The largest seqno of an entry.
+    /// Largest seqno of an entry.
     pub max_seqno: SeqNo,
     /// For an ingested table: entries with a lower seqno count as having this one.
     pub global_seqno: Option<SeqNo>,
 }
 
-/// A change to one group of a keyspace's tree. `low` is the group's low key, inclusive; empty for the first group.
+/// Change to one group of a keyspace's tree. `low` is the group's low key, inclusive; empty for the
+/// first group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupEdit {
     /// Lists a table in the group's upper part.
     AddUpper {
-        /// The keyspace.
+        /// Keyspace of the group.
         keyspace: KeyspaceId,
-        /// The group.
+        /// Low key of the group.
         low: Vec<u8>,
-        /// The table.
+        /// Record of the table.
         table: TableRecord,
-        /// The run that it belongs to; newer runs have larger numbers.
+        /// Run that the table belongs to; newer runs have larger numbers.
         run: u64,
     },
     /// Takes a table out of the group's upper part.
     RemoveUpper {
-        /// The keyspace.
+        /// Keyspace of the group.
         keyspace: KeyspaceId,
-        /// The group.
+        /// Low key of the group.
         low: Vec<u8>,
-        /// The table.
+        /// Id of the table.
         table: TableId,
     },
     /// Lists a table in the group's last level, at its place in key order.
     AddLast {
-        /// The keyspace.
+        /// Keyspace of the group.
         keyspace: KeyspaceId,
-        /// The group.
+        /// Low key of the group.
         low: Vec<u8>,
-        /// The table.
+        /// Record of the table.
         table: TableRecord,
     },
     /// Takes a table out of the group's last level.
     RemoveLast {
-        /// The keyspace.
+        /// Keyspace of the group.
         keyspace: KeyspaceId,
-        /// The group.
+        /// Low key of the group.
         low: Vec<u8>,
-        /// The table.
+        /// Id of the table.
         table: TableId,
     },
-    /// A new, empty group starts at `at`, inside the group at `low`. Following edits move tables to it.
+    /// Starts a new, empty group at `at`, inside the group at `low`. Following edits move tables to
+    /// it.
     Split {
-        /// The keyspace.
+        /// Keyspace of the group.
         keyspace: KeyspaceId,
-        /// The group that is cut.
+        /// Low key of the group that is split.
         low: Vec<u8>,
-        /// The new group's low key.
+        /// Low key of the new group.
         at: Vec<u8>,
     },
-    /// The group disappears into its left neighbour, which takes over its tables.
+    /// Joins the group to its left neighbor, which takes over its tables.
     Join {
-        /// The keyspace.
+        /// Keyspace of the group.
         keyspace: KeyspaceId,
-        /// The group that disappears; not the first one.
+        /// Low key of the group that disappears; not the first group.
         low: Vec<u8>,
     },
 }
 
-/// Why bytes are not an edit.
+/// Reason why bytes are not an edit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     /// The bytes follow no version of the format.
@@ -153,7 +159,7 @@ pub enum EditError {
     UnknownField(u8),
 }
 
-/// Field tags. On disk; they never change, and a retired one is not used again.
+/// Field tags. On disk; they never change, and a retired tag is not used again.
 mod tag {
     pub(super) const NEXT_TABLE: u8 = 1;
     pub(super) const NEXT_SEGMENT: u8 = 2;
@@ -204,7 +210,7 @@ impl FieldWriter {
 }
 
 impl VersionEdit {
-    /// The edit's bytes.
+    /// Returns the encoded edit.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = FieldWriter::default();
         w.number(tag::NEXT_TABLE, self.next_table.map(|id| id.0));
@@ -253,7 +259,8 @@ impl VersionEdit {
             });
         }
         if self.groups.iter().any(GroupEdit::has_global_seqno) {
-            // Empty: it keeps out readers that would take the seqnos in the files for the rows' own.
+            // Empty: it keeps out readers that would take the seqnos in the files for those of the
+            // rows.
             w.field(tag::GLOBAL_SEQNOS, |_| {});
         }
         for edit in &self.groups {
@@ -262,11 +269,12 @@ impl VersionEdit {
         w.out
     }
 
-    /// The edit with these bytes.
+    /// Decodes an edit.
     ///
     /// # Errors
     ///
-    /// [`EditError`] for anything that [`VersionEdit::encode`] of this or a compatible later version does not produce.
+    /// [`EditError`] for anything that [`VersionEdit::encode`] of this or a compatible later
+    /// version does not produce.
     pub fn decode(bytes: &[u8]) -> Result<VersionEdit, EditError> {
         let mut edit = VersionEdit::default();
         let mut d = Decoder::new(bytes);
@@ -285,7 +293,8 @@ impl VersionEdit {
         Ok(edit)
     }
 
-    /// Adds one field. `Some(false)`: the tag is unknown. `None`: its body is not valid.
+    /// Adds one field. Returns `Some(false)` if the tag is unknown, `None` if the body is not
+    /// valid.
     fn decode_field(&mut self, tag: u8, d: &mut Decoder<'_>) -> Option<bool> {
         match tag {
             tag::NEXT_TABLE => set_once(&mut self.next_table, TableId(d.varint()?))?,
@@ -316,7 +325,7 @@ impl VersionEdit {
     }
 }
 
-/// A number that stands twice in one edit is an error, as no writer produces it.
+/// Sets a number. A number that occurs twice in one edit is an error, as no writer produces it.
 fn set_once<T>(slot: &mut Option<T>, value: T) -> Option<()> {
     slot.replace(value).is_none().then_some(())
 }
@@ -339,7 +348,7 @@ fn key(d: &mut Decoder<'_>) -> Option<Vec<u8>> {
 }
 
 impl GroupEdit {
-    /// The keyspace that changes.
+    /// Returns the keyspace that changes.
     pub fn keyspace(&self) -> KeyspaceId {
         match self {
             GroupEdit::AddUpper { keyspace, .. }
@@ -351,7 +360,7 @@ impl GroupEdit {
         }
     }
 
-    /// The low key of the group that changes.
+    /// Returns the low key of the group that changes.
     pub fn low(&self) -> &[u8] {
         match self {
             GroupEdit::AddUpper { low, .. }
@@ -437,7 +446,8 @@ impl GroupEdit {
 }
 
 impl TableRecord {
-    /// The smallest and the largest seqno that entries of the table count as having.
+    /// Returns the smallest and the largest seqno of the table's entries, with the global seqno
+    /// applied.
     pub fn seqnos(&self) -> (SeqNo, SeqNo) {
         let floor = self.global_seqno.unwrap_or(0);
         (self.min_seqno.max(floor), self.max_seqno.max(floor))

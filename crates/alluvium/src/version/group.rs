@@ -1,4 +1,5 @@
-//! The open form of a keyspace's tables: an immutable list of groups, each a key range with its own tables.
+//! Open form of a keyspace's tables: an immutable list of groups, each a key range with its own
+//! tables.
 //!
 //! ```text
 //! groups:   [ low "" .. "g" )          [ low "g" .. "p" )        [ low "p" .. end )
@@ -6,11 +7,11 @@
 //! last:       t1 | t2 | t3               t4 | t5                   t6                key order, one run
 //! ```
 //!
-//! An upper table may be listed by several neighbouring groups (it was written before they were split); each
-//! group shows only its own range of it. Within a group the sequence number ranges of its sources never overlap
-//! from newest to oldest, so the first source that holds a key, asked newest first, holds its newest version. A
-//! last-level table that an ingest or a flush put there may be newer than upper tables; it shares no key with them.
-//! Last-level tables may be listed by one group only.
+//! An upper table may be listed by several adjacent groups (it was written before they were split);
+//! each group shows only its own range of it. Within a group the sequence number ranges of its
+//! sources never overlap. So the first source that holds a key, searched newest first, holds its
+//! newest version. A last-level table that an ingest or a flush added may be newer than upper
+//! tables; it shares no key with them. A last-level table is listed by one group only.
 
 use std::sync::Arc;
 
@@ -21,29 +22,31 @@ use crate::table::Table;
 /// An upper table as one group lists it.
 #[derive(Clone)]
 pub(crate) struct Upper {
-    /// Orders upper tables by age: newer is larger.
+    /// Orders upper tables by age: a newer table has a larger run number.
     pub run: u64,
-    /// The table.
+    /// The open table.
     pub table: Arc<Table>,
-    /// Among how many groups its bytes are shared.
+    /// Number of groups that share its bytes.
     pub shared_by: u32,
 }
 
 /// A key range and its tables.
 #[derive(Clone, Default)]
 pub(crate) struct Group {
-    /// First key of the range, inclusive; the first group's is empty. The range ends at the next group's low key.
+    /// First key of the range, inclusive; empty for the first group. The range ends at the next
+    /// group's low key.
     pub low: Vec<u8>,
-    /// Newest first.
+    /// Upper tables, newest first.
     pub upper: Vec<Upper>,
-    /// In key order, not overlapping.
+    /// Last-level tables, in key order, not overlapping.
     pub last: Vec<Arc<Table>>,
-    /// What its upper tables have cost scans since it has these tables.
+    /// Extra cost of scans due to its upper tables, since the group has these tables.
     pub scan_cost: Arc<ScanCost>,
 }
 
-/// The seeks that scans made in tables of a group which they would not have made in a merged one, in units of a seek in
-/// a cached block. Relaxed: it orders nothing, and a lost reset costs a merge.
+/// Seeks of scans in tables of a group beyond those that a fully compacted group would need, in
+/// units of a seek in a cached block. Relaxed: it orders nothing, and a lost reset causes at most
+/// one needless compaction.
 #[derive(Debug, Default)]
 pub(crate) struct ScanCost(AtomicU64);
 
@@ -53,65 +56,69 @@ pub(crate) struct Version {
 }
 
 impl Group {
-    /// The last-level table that may hold `key`.
+    /// Returns the last-level table that may hold `key`.
     pub fn last_for(&self, key: &[u8]) -> Option<&Arc<Table>> {
         let table = self.last.get(self.last_from(key))?;
         (table.first_key() <= key).then_some(table)
     }
 
-    /// Index of the first last-level table that ends at or after `key`; the number of tables when all end before.
+    /// Returns the index of the first last-level table that ends at or after `key`; the number of
+    /// tables if all end before it.
     pub fn last_from(&self, key: &[u8]) -> usize {
         self.last.partition_point(|t| t.last_key() < key)
     }
 
-    /// Whether a table holds keys outside this group's range, which ends at `high`. Still true when the other groups
-    /// that it reaches into have merged their part of it: what it holds there is out of date then.
+    /// Returns true if a table holds keys outside this group's range, which ends at `high`. Still
+    /// true when the other groups that it reaches into have compacted their part of it: that part
+    /// is obsolete then.
     pub fn reaches_out(&self, table: &Table, high: Option<&[u8]>) -> bool {
         table.first_key() < self.low.as_slice() || high.is_some_and(|high| table.last_key() >= high)
     }
 
-    /// Whether this group has the tables that `before` had.
+    /// Returns true if this group has the same tables as `before`.
     fn is_same(&self, before: &Group) -> bool {
         let upper = |group: &Group| group.upper.iter().map(|u| u.table.id()).collect::<Vec<_>>();
         let last = |group: &Group| group.last.iter().map(|t| t.id()).collect::<Vec<_>>();
         self.low == before.low && upper(self) == upper(before) && last(self) == last(before)
     }
 
-    /// Bytes of its upper tables that count as this group's.
+    /// Returns the bytes of its upper tables, counting its share of shared tables.
     pub fn upper_bytes(&self) -> u64 {
         self.upper.iter().map(Upper::bytes).sum()
     }
 
-    /// Bytes of its last-level tables.
+    /// Returns the bytes of its last-level tables.
     pub fn last_bytes(&self) -> u64 {
         self.last.iter().map(|t| t.file_bytes()).sum()
     }
 }
 
 impl Upper {
-    /// The share of the table's bytes that one group answers for.
+    /// Returns the share of the table's bytes that counts for one group.
     pub fn bytes(&self) -> u64 {
         self.table.file_bytes() / u64::from(self.shared_by.max(1))
     }
 }
 
-/// One seek in so many is noted, for all of them: every reader of the group writes to the same counter. A power of two.
+/// One seek in this many is counted, on behalf of all of them: every reader of the group writes to
+/// the same counter. A power of two.
 const SEEKS_PER_NOTE: u64 = 16;
-/// How many seeks in cached blocks a block takes that is read from the page cache and decoded: some 15 us, as measured
-/// (docs/decisions/0029). One that comes from the device costs more; the file system does not say which it was.
+/// Cost of a block that is read from the page cache and decoded, in seeks in cached blocks: some 15
+/// us, as measured (docs/decisions/0029). A block from the device costs more; the file system does
+/// not say which it was.
 const SEEKS_PER_READ: u64 = 7;
-/// 2^64 divided by the golden ratio: products with it are spread evenly, whatever the steps are that a reader takes from
-/// group to group.
+/// 2^64 divided by the golden ratio: products with it are spread evenly, regardless of the steps
+/// that a reader takes from group to group.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl ScanCost {
-    /// Whether the `nth` seek of its kind is to be noted.
+    /// Returns true if the `nth` seek of its kind is to be counted.
     pub fn notes(nth: u64) -> bool {
         nth.wrapping_mul(SPREAD) < u64::MAX / SEEKS_PER_NOTE
     }
 
-    /// Counts a scan that sought in `needless` tables of a group beyond one and had to read a block in `reads` of these, and
-    /// the scans that it stands for.
+    /// Counts a scan with seeks in `needless` tables of a group beyond one and block reads in
+    /// `reads` of these, and the scans that it represents.
     pub fn note(&self, needless: u64, reads: u64) {
         if needless > 0 {
             let cost = needless + SEEKS_PER_READ * reads;
@@ -119,26 +126,27 @@ impl ScanCost {
         }
     }
 
-    /// Scans have to pay anew.
+    /// Restarts the count at zero.
     pub fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// What they took so far, in seeks whose block is cached.
+    /// Returns the cost so far, in seeks in cached blocks.
     pub fn needless_seeks(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 impl Version {
-    /// A keyspace without tables.
+    /// Returns the version of a keyspace without tables.
     pub fn empty() -> Version {
         Version {
             groups: vec![Arc::new(Group::default())],
         }
     }
 
-    /// A version of these groups, given in key order. Checks what every version must keep.
+    /// Creates a version of these groups, given in key order, and checks the invariants of every
+    /// version.
     pub fn new(groups: Vec<Arc<Group>>) -> Version {
         assert!(
             !groups.is_empty() && groups[0].low.is_empty(),
@@ -157,7 +165,7 @@ impl Version {
         version
     }
 
-    /// The same tables as the successor of `before`: groups that did not change keep what scans have paid for them.
+    /// Makes this version the successor of `before`: unchanged groups keep their scan cost.
     pub fn after(mut self, before: &Version) -> Version {
         for group in &mut self.groups {
             let same = before.find_low(&group.low).map(|i| &before.groups[i]);
@@ -168,8 +176,8 @@ impl Version {
         self
     }
 
-    /// Within each group: upper runs newest first with falling, disjoint sequence number ranges, the last level in
-    /// key order and inside the group's range.
+    /// Checks each group: upper runs are newest first with descending, disjoint sequence number
+    /// ranges; the last level is in key order and inside the group's range.
     fn check(&self) {
         for (i, group) in self.groups.iter().enumerate() {
             let high = self.high(i);
@@ -212,29 +220,29 @@ impl Version {
         }
     }
 
-    /// The groups in key order.
+    /// Returns the groups in key order.
     pub fn groups(&self) -> &[Arc<Group>] {
         &self.groups
     }
 
-    /// Index of the group whose range holds `key`.
+    /// Returns the index of the group with `key` in its range.
     pub fn find(&self, key: &[u8]) -> usize {
         self.groups.partition_point(|g| g.low.as_slice() <= key) - 1
     }
 
-    /// Index of the group that starts at `low`.
+    /// Returns the index of the group that starts at `low`.
     pub fn find_low(&self, low: &[u8]) -> Option<usize> {
         self.groups
             .binary_search_by(|g| g.low.as_slice().cmp(low))
             .ok()
     }
 
-    /// The exclusive end of a group's range; `None` is the end of the keyspace.
+    /// Returns the exclusive end of a group's range; `None` is the end of the keyspace.
     pub fn high(&self, index: usize) -> Option<&[u8]> {
         self.groups.get(index + 1).map(|g| g.low.as_slice())
     }
 
-    /// Every table once.
+    /// Returns every table once.
     pub fn tables(&self) -> Vec<Arc<Table>> {
         let mut tables: Vec<Arc<Table>> = Vec::new();
         for group in &self.groups {
@@ -247,7 +255,7 @@ impl Version {
     }
 }
 
-/// Sets how many groups list each upper table.
+/// Sets for each upper table the number of groups that list it.
 fn share(groups: Vec<Arc<Group>>) -> Vec<Arc<Group>> {
     let count = |id: TableId| {
         groups

@@ -1,21 +1,22 @@
-//! The groups of one keyspace in the manifest's state, by their low keys.
+//! Groups of one keyspace in the manifest's state, by their low keys.
 //!
-//! A sorted list: most keyspaces have one group, large ones some dozens, and a map's node would cost each of thousands of
-//! keyspaces more than all else that is kept of it.
+//! A sorted list: most keyspaces have one group, large ones some dozens. With thousands of
+//! keyspaces, a map's node for each would take more memory than everything else stored for the
+//! keyspace.
 
 use std::ops::Index;
 
 use super::state::GroupState;
 
-/// A sorted list of groups; see the module.
+/// Sorted list of groups, one keyspace's key ranges with their tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// In the order of the low keys, which differ.
+    /// In the order of the low keys, which are distinct.
     list: Vec<(Vec<u8>, GroupState)>,
 }
 
 impl Groups {
-    /// One group without tables, for all keys: what a new keyspace has.
+    /// Returns the groups of a new keyspace: one group without tables, for all keys.
     pub fn one() -> Groups {
         // The macro allocates for one; a push would for four.
         Groups {
@@ -23,40 +24,41 @@ impl Groups {
         }
     }
 
-    /// Low keys and groups, in key order.
+    /// Returns low keys and groups, in key order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Vec<u8>, &GroupState)> {
         self.list.iter().map(|(low, group)| (low, group))
     }
 
-    /// The groups, in key order.
+    /// Returns the groups, in key order.
     pub fn values(&self) -> impl Iterator<Item = &GroupState> {
         self.list.iter().map(|(_, group)| group)
     }
 
-    /// File bytes of the last level.
+    /// Returns the file bytes of the last level.
     pub fn last_bytes(&self) -> u64 {
         let last = self.values().flat_map(|group| &group.last);
         last.map(|record| record.file_bytes).sum()
     }
 
-    /// The group that begins at `low`.
+    /// Returns the group that begins at `low`.
     pub fn get(&self, low: &[u8]) -> Option<&GroupState> {
         let place = self.place(low).ok()?;
         Some(&self.list[place].1)
     }
 
-    /// The low key of the group whose range holds `key`. `None` without groups alone.
+    /// Returns the low key of the group with `key` in its range; `None` only if there are no
+    /// groups.
     pub fn low_of(&self, key: &[u8]) -> Option<&Vec<u8>> {
         let after = self.list.partition_point(|(low, _)| &low[..] <= key);
         Some(&self.list[after.checked_sub(1)?].0)
     }
 
-    /// Where the group at `low` ends: the low key of its right neighbour.
+    /// Returns the end of the group at `low`: the low key of its right neighbor.
     pub fn high_of(&self, low: &[u8]) -> Option<&[u8]> {
         self.lows_after(low).next().map(Vec::as_slice)
     }
 
-    /// The low keys above `key`, in order.
+    /// Returns the low keys above `key`, in order.
     pub fn lows_after(&self, key: &[u8]) -> impl Iterator<Item = &Vec<u8>> {
         let after = self.list.partition_point(|(low, _)| &low[..] <= key);
         self.list[after..].iter().map(|(low, _)| low)
@@ -67,7 +69,7 @@ impl Groups {
         Some(&mut self.list[place].1)
     }
 
-    /// Adds an empty group at `low`, where none begins yet.
+    /// Adds an empty group at `low`, unless one begins there.
     pub(super) fn add(&mut self, low: &[u8]) {
         if let Err(place) = self.place(low) {
             self.list
@@ -75,7 +77,8 @@ impl Groups {
         }
     }
 
-    /// Takes the group at `low` away and returns it with the low key of its left neighbour, if it has one.
+    /// Removes the group at `low` and returns it with the low key of its left neighbor. `None`, and
+    /// no change, if there is no such group or neighbor.
     pub(super) fn take(&mut self, low: &[u8]) -> Option<(Vec<u8>, GroupState)> {
         let place = self.place(low).ok()?;
         let left = self.list[place.checked_sub(1)?].0.clone();
@@ -90,9 +93,11 @@ impl Groups {
 impl Index<&[u8]> for Groups {
     type Output = GroupState;
 
+    /// Returns the group that begins at `low`.
+    ///
     /// # Panics
     ///
-    /// Where no group begins at `low`.
+    /// Panics if no group begins at `low`.
     fn index(&self, low: &[u8]) -> &GroupState {
         self.get(low).expect("a group begins there")
     }

@@ -1,14 +1,16 @@
-//! The manifest file: a log of edits, each durable before the next one starts, and the pointer `CURRENT` that names it.
+//! Manifest file: a log of edits, each durable before the next one starts, with the pointer
+//! `CURRENT` that names it.
 //!
 //! ```text
 //! 000003.manifest:  | header 48 B | frame | frame | ... | zeros up to a multiple of 64 KiB |
 //! ```
 //!
-//! Frames are those of the write-ahead log (`wal/frame.rs`), so an edit that was known durable and is invalid now is
-//! damage, and only the last one can be torn. The first frame is an edit that gives the whole state. A manifest that has
-//! doubled is written anew under the next number; so is every manifest at open, which is how a torn edit goes away.
-//! The switch is the renaming of `CURRENT`; the predecessor is kept until the switch after that.
-//! `docs/format/manifest.md` has the bytes.
+//! Frames are those of the write-ahead log (`wal/frame.rs`), so an edit that was known durable and
+//! is invalid now is damage, and only the last edit can be torn. The first frame is an edit with
+//! the whole state. A manifest that has doubled in size is rewritten under the next number. So is
+//! every manifest at open, which also discards a torn edit. The switch is the rename of `CURRENT`;
+//! the previous manifest is kept until the switch after that. `docs/format/manifest.md` specifies
+//! the bytes.
 
 mod edits;
 mod file;
@@ -30,51 +32,36 @@ use crate::wal::frame::frame_bytes;
 
 pub use edits::edits;
 
-/// The newest manifest format that this build reads, and the one it writes.
+/// Newest manifest format that this build reads, and the one it writes.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// A manifest below this length is not written anew.
+/// Length in bytes below which a manifest is not rewritten.
 const REWRITE_BYTES_MIN: u64 = 1 << 20;
 
-/// A database uid that no other database has.
+/// Returns a random uid for a database, distinct from that of any other database.
 pub fn random_uid() -> u64 {
     crate::sync::random_u64()
 }
 
-/// The manifest of an open database.
-///
-/// ```
-/// use std::{path::Path, sync::Arc};
-/// use alluvium::base::TableId;
-/// use alluvium::version::{Manifest, VersionEdit, random_uid};
-/// use alluvium::vfs::MemVfs;
-///
-/// let (vfs, dir) = (Arc::new(MemVfs::new()), Path::new("/"));
-/// let mut manifest = Manifest::create(vfs.clone(), dir, random_uid())?;
-/// manifest.append(&VersionEdit { next_table: Some(TableId(5)), ..VersionEdit::default() })?;
-/// drop(manifest);
-/// let (_manifest, state) = Manifest::open(vfs, dir)?;
-/// assert_eq!(state.next_table, TableId(5));
-/// # Ok::<(), alluvium::Error>(())
-/// ```
+/// Manifest of an open database.
 #[derive(Debug)]
 pub struct Manifest {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     uid: u64,
-    /// `None` where the database is only read.
+    /// `None` if the database is read-only.
     log: Option<EditLog>,
     state: ManifestState,
-    /// The next number for a manifest file. A number that was tried once is not tried again.
+    /// Next number for a manifest file. A number that was tried once is not tried again.
     next_number: u64,
-    /// The manifest is written anew before it grows beyond this length.
+    /// Length in bytes above which the manifest is rewritten before it grows further.
     rewrite_at: u64,
-    /// The first failure; nothing is written afterwards.
+    /// First failure; nothing is written afterwards.
     failure: Option<Error>,
 }
 
 impl Manifest {
-    /// Whether the directory holds a database.
+    /// Returns true if the directory holds a database.
     ///
     /// # Errors
     ///
@@ -85,12 +72,12 @@ impl Manifest {
             .map_err(|error| Error::io("look for", &path, error))
     }
 
-    /// Starts an empty database, durable on return.
+    /// Creates an empty database, durable on return.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if there is one already; [`Error::Corruption`] if there is none but its files are there;
-    /// [`Error::NoSpace`]; [`Error::Io`].
+    /// [`Error::InvalidArgument`] if there is one already; [`Error::Corruption`] if there is none
+    /// but its files are there; [`Error::NoSpace`]; [`Error::Io`].
     pub fn create(vfs: Arc<dyn Vfs>, dir: &Path, uid: u64) -> Result<Manifest> {
         if Manifest::exists(&*vfs, dir)? {
             let message = format!("{} already holds a database", dir.display());
@@ -101,7 +88,8 @@ impl Manifest {
         Manifest::start(vfs, dir, uid, ManifestState::default(), &names)
     }
 
-    /// Starts a database with this state in a directory that holds its tables and nothing else, durable on return.
+    /// Creates a database with this state in a directory that holds its tables and nothing else,
+    /// durable on return.
     ///
     /// # Errors
     ///
@@ -119,17 +107,18 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// [`Error::Corruption`] where durable edits are damaged or contradict each other; [`Error::NewerFormat`];
-    /// [`Error::NoSpace`]; [`Error::Io`].
+    /// [`Error::Corruption`] if durable edits are damaged or contradict each other;
+    /// [`Error::NewerFormat`]; [`Error::NoSpace`]; [`Error::Io`].
     pub fn open(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<(Manifest, ManifestState)> {
         Manifest::open_changed(vfs, dir, |_| {})
     }
 
-    /// As [`Manifest::open`]; the new manifest file begins with the state as `change` leaves it, durable on return.
+    /// Opens like [`Manifest::open`], but the new manifest file begins with the state as `change`
+    /// leaves it, durable on return.
     ///
     /// # Errors
     ///
-    /// As [`Manifest::open`].
+    /// As for [`Manifest::open`].
     pub fn open_changed(
         vfs: Arc<dyn Vfs>,
         dir: &Path,
@@ -144,8 +133,8 @@ impl Manifest {
         Ok((manifest, state))
     }
 
-    /// Reads the state of an existing database for good: nothing in the directory changes, and every edit is refused with
-    /// [`Error::ReadOnly`]. Errors as [`Manifest::open`].
+    /// Opens an existing database for reading only: nothing in the directory changes, and every
+    /// edit is refused with [`Error::ReadOnly`]. Errors as for [`Manifest::open`].
     pub fn open_read_only(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Manifest> {
         let contents = read_current(&*vfs, dir)?;
         Ok(Manifest {
@@ -160,8 +149,9 @@ impl Manifest {
         })
     }
 
-    /// The uid and the state as of the last edit that can be read, for a repair. If the manifest in force cannot be read
-    /// from its beginning, an older one is taken. Tells `report` what was not readable.
+    /// Returns the uid and the state as of the last readable edit, for a repair. If the manifest in
+    /// force is not readable from its beginning, an older one is used. Passes each unreadable part
+    /// to `report`.
     ///
     /// # Errors
     ///
@@ -179,7 +169,7 @@ impl Manifest {
         let none = |what| Error::corruption(&dir.join(CURRENT), 0, what, "a file", "none");
         if Manifest::exists(vfs, dir)? {
             match read_pointer(vfs, dir) {
-                // Tried first. A younger one was never in force.
+                // Tried first. A younger manifest was never in force.
                 Ok(current) => numbers.retain(|&number| number <= current),
                 Err(error) => report(error),
             }
@@ -199,29 +189,30 @@ impl Manifest {
         Err(last)
     }
 
-    /// Reads the uid and the state of an existing database, and changes nothing. Errors as [`Manifest::open`].
+    /// Reads the uid and the state of an existing database, and changes nothing. Errors as for
+    /// [`Manifest::open`].
     pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<(u64, ManifestState)> {
         let contents = read_current(vfs, dir)?;
         Ok((contents.uid, contents.state))
     }
 
-    /// The uid of the database.
+    /// Returns the uid of the database.
     pub fn database_uid(&self) -> u64 {
         self.uid
     }
 
-    /// The sum of all edits so far.
+    /// Returns the state after all edits so far.
     pub fn state(&self) -> &ManifestState {
         &self.state
     }
 
-    /// Adds an edit, durable on return.
+    /// Appends an edit, durable on return.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSpace`] if the device has no room for it: nothing happened, and it may be tried again. Anything else
-    /// is final, and later calls repeat it: [`Error::Io`]; [`Error::Corruption`] if the edit contradicts the state, in
-    /// which case it was not written.
+    /// [`Error::NoSpace`] if the device has no room for it: nothing happened, and the caller may
+    /// retry. Anything else is final, and later calls repeat it: [`Error::Io`];
+    /// [`Error::Corruption`] if the edit contradicts the state, in which case it was not written.
     pub fn append(&mut self, edit: &VersionEdit) -> Result<()> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -251,18 +242,18 @@ impl Manifest {
         }
         log.append(KIND_EDIT, &payload)?;
         log.sync()?;
-        // Says that the edit is durable, so that it cannot be taken for a torn one should it rot. Needs no sync, and
-        // its failure does not undo the edit, but nothing may follow it.
+        // Marks the edit as durable, so that later rot in it is not mistaken for a torn write.
+        // Needs no sync, and its failure does not undo the edit, but nothing may follow it.
         self.failure = log.append(KIND_MARK, &[]).err();
         Ok(())
     }
 
-    /// Where the next edit goes.
+    /// Returns the offset of the next edit.
     fn end(&self) -> Result<u64> {
         self.log.as_ref().map(|log| log.end).ok_or(Error::ReadOnly)
     }
 
-    /// Moves to a new file. Where none can be made, the old one goes on growing.
+    /// Moves to a new file. If none can be created, the old file continues to grow.
     fn rewrite(&mut self) -> Result<()> {
         let number = self.next_number;
         self.next_number += 1;
@@ -281,7 +272,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Starts a manifest file with this state, above all numbers in `names`.
+    /// Starts a manifest file with this state, numbered above all in `names`.
     fn start(
         vfs: Arc<dyn Vfs>,
         dir: &Path,
@@ -304,7 +295,8 @@ impl Manifest {
         })
     }
 
-    /// Removes the manifests that neither `CURRENT` nor its predecessor needs. A leftover does no harm.
+    /// Removes the manifests that neither `CURRENT` nor its predecessor needs. A leftover does no
+    /// harm.
     fn remove_older_than(&self, number: u64, names: &[String]) {
         for name in names {
             if parse_name(name).is_some_and(|older| older < number) {

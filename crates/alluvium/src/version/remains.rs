@@ -1,8 +1,10 @@
-//! Files of a database whose pointer `CURRENT` is missing: what tells a lost database from a creation that stopped.
+//! Files of a database without its pointer `CURRENT`: distinguishes a lost database from an
+//! interrupted creation.
 //!
-//! A creation makes `CURRENT` durable before it writes anything but manifests of an empty database. So tables, value
-//! files, log segments and temporary files of loads belong to a database that was there, and so does a manifest that
-//! says more than "empty". A manifest without a whole first edit was being written when its creation stopped.
+//! A creation makes `CURRENT` durable before it writes anything but manifests of an empty database.
+//! So tables, value files, log segments and temporary files of loads belong to a database that
+//! existed, and so does a manifest with any content. A manifest without a whole first edit was
+//! being written when its creation was interrupted.
 
 use std::path::Path;
 
@@ -18,11 +20,12 @@ pub const UNREFERENCED: &str = "unreferenced";
 /// Endings of numbered files that are written only after `CURRENT` is durable.
 const DATA: [&str; 4] = [".sst", ".val", ".wal", ".run"];
 
-/// Refuses a directory that holds files of a database; the caller has found no `CURRENT` there.
+/// Refuses a directory that holds files of a database. The caller has found no `CURRENT` there.
 ///
 /// # Errors
 ///
-/// [`Error::Corruption`] that names one of the files and says what to do; [`Error::NewerFormat`]; [`Error::Io`].
+/// [`Error::Corruption`] that names one of the files and the remedy; [`Error::NewerFormat`];
+/// [`Error::Io`].
 pub fn check_no_remains(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let names = list(vfs, dir)?;
     if let Some(name) = names.iter().find(|name| is_data(name)) {
@@ -47,7 +50,7 @@ pub fn check_no_remains(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The error for a directory with files of a database and without `CURRENT`.
+/// Returns the error for a directory with files of a database and without `CURRENT`.
 fn lost(dir: &Path, name: &str) -> Error {
     let expected = format!("a file, since {name} exists");
     let found = "none: restore it or a backup, or save the rows with `repair`";
@@ -60,7 +63,7 @@ fn is_data(name: &str) -> bool {
     stems.any(|stem| !stem.is_empty() && stem.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The names in a directory; none where it is missing.
+/// Lists the names in a directory; none if it is missing.
 fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<String>> {
     match vfs.list(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),

@@ -1,7 +1,9 @@
-//! What all edits add up to: keyspaces, their groups, the tables listed in them. Plain data, no files.
+//! State that all edits add up to: keyspaces, their groups, and the tables listed in them. Plain
+//! data, no files.
 //!
-//! Applying an edit checks it: an edit that contradicts the state was damaged or comes from a mistake in the engine, and
-//! neither may go on unnoticed. After a refused edit the state is half changed and must not be used any more.
+//! Applying an edit checks it. An edit that contradicts the state was damaged or comes from a
+//! defect in the engine, and neither may go unnoticed. After a refused edit the state is half
+//! changed and must not be used any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -10,47 +12,47 @@ use super::edit::{GroupEdit, KeyspaceRecord, TableRecord, VersionEdit};
 use super::groups::Groups;
 use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
 
-/// The sum of all edits so far.
+/// State after all edits so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestState {
-    /// The smallest table id never used.
+    /// Smallest table id never used.
     pub next_table: TableId,
-    /// The smallest segment id not known to be used.
+    /// Smallest segment id not known to be used.
     pub next_segment: SegmentId,
-    /// The smallest keyspace id never used.
+    /// Smallest keyspace id never used.
     pub next_keyspace: KeyspaceId,
     /// No entry of a table has a higher seqno.
     pub last_seqno: SeqNo,
-    /// The oldest log segment that replay needs; 0 while no edit has said.
+    /// Oldest log segment that replay needs; 0 until an edit sets it.
     pub oldest_segment: SegmentId,
-    /// The last confirmed time, below which the time of reads never falls.
+    /// Last confirmed time in milliseconds since 1970; the time of reads never falls below it.
     pub read_clock_ms: u64,
     /// Unresolved prepared transactions of a copy that was not opened for writing yet.
     pub prepared: Vec<Vec<u8>>,
-    /// The keyspaces that exist.
+    /// Keyspaces that exist, by id.
     pub keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
-    /// How often, and as which file, each table is listed.
+    /// For each table, its file and the number of groups that list it.
     tables: BTreeMap<TableId, Listing>,
-    /// The keyspace of each name, so that an edit that creates one need not look at all the others.
+    /// Keyspace of each name, so that an edit that creates one need not scan all the others.
     names: BTreeMap<String, KeyspaceId>,
 }
 
-/// One keyspace.
+/// State of one keyspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyspaceState {
-    /// Its name.
+    /// Current name.
     pub name: String,
-    /// Its options, encoded by the keyspace module.
+    /// Options, encoded by the keyspace module.
     pub options: Vec<u8>,
-    /// Its place in the commit order.
+    /// Place of its creation in the commit order.
     pub created_seqno: SeqNo,
-    /// Everything up to this seqno is in tables.
+    /// Seqno up to which everything is in tables.
     pub flushed_seqno: SeqNo,
-    /// The groups by their low key; the first one's is empty.
+    /// Groups by their low key; the first low key is empty.
     pub groups: Groups,
 }
 
-/// The tables of one group.
+/// Tables of one group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupState {
     /// Upper tables with their runs, newest run first, tables of one run in key order.
@@ -59,13 +61,13 @@ pub struct GroupState {
     pub last: Vec<TableRecord>,
 }
 
-/// Why an edit does not fit the state.
+/// Reason why an edit does not fit the state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{expected} expected, {found} found")]
 pub struct Inconsistency {
-    /// What the state allows.
+    /// Content that the state allows.
     pub expected: &'static str,
-    /// What the edit says.
+    /// Content of the edit.
     pub found: String,
 }
 
@@ -100,12 +102,13 @@ impl Default for ManifestState {
 }
 
 impl ManifestState {
-    /// The ids of all tables that are listed anywhere: files with other ids are not part of the database.
+    /// Returns the ids of all tables that any group lists; files with other ids are not part of the
+    /// database.
     pub fn table_ids(&self) -> impl Iterator<Item = TableId> + '_ {
         self.tables.keys().copied()
     }
 
-    /// Whether a table is listed anywhere.
+    /// Returns true if any group lists the table.
     #[cfg(test)]
     pub fn lists_table(&self, table: TableId) -> bool {
         self.tables.contains_key(&table)
@@ -115,7 +118,7 @@ impl ManifestState {
     ///
     /// # Errors
     ///
-    /// [`Inconsistency`] if it contradicts the state, which is useless afterwards.
+    /// [`Inconsistency`] if the edit contradicts the state, which is unusable afterwards.
     pub fn apply(&mut self, edit: &VersionEdit) -> Result<(), Inconsistency> {
         let first_new_keyspace = self.next_keyspace;
         raise(&mut self.next_table, edit.next_table);
@@ -154,7 +157,7 @@ impl ManifestState {
             .try_for_each(|(id, low)| self.check_group(id, &low))
     }
 
-    /// One edit that makes an empty state equal to this one.
+    /// Returns one edit that makes an empty state equal to this one.
     pub fn to_edit(&self) -> VersionEdit {
         let mut edit = VersionEdit {
             next_table: Some(self.next_table),
@@ -202,7 +205,7 @@ impl ManifestState {
         record: &KeyspaceRecord,
         first_new: KeyspaceId,
     ) -> Result<(), Inconsistency> {
-        // Also true where the edit creates two keyspaces with one id.
+        // Also true if the edit creates two keyspaces with one id.
         let reused = record.id < first_new || self.keyspaces.contains_key(&record.id);
         if reused || record.id >= self.next_keyspace {
             return refuse("a new keyspace id below the next one", record.id);
@@ -230,7 +233,8 @@ impl ManifestState {
         Ok(())
     }
 
-    /// Gives keyspaces other names. All of them give up their old ones first, so that two may swap theirs.
+    /// Renames keyspaces. All of them first give up their old names, so that two keyspaces may swap
+    /// names.
     fn rename(&mut self, renamed: &[(KeyspaceId, String)]) -> Result<(), Inconsistency> {
         for (id, _) in renamed {
             let old = self.keyspace(*id)?.name.clone();
@@ -310,7 +314,7 @@ impl ManifestState {
         Ok(())
     }
 
-    /// Returns the left neighbour's low key.
+    /// Joins a group to its left neighbor and returns the neighbor's low key.
     fn join(&mut self, id: KeyspaceId, low: &[u8]) -> Result<Vec<u8>, Inconsistency> {
         let groups = &mut self.keyspace(id)?.groups;
         let Some((left, group)) = groups.take(low) else {
@@ -358,7 +362,7 @@ impl ManifestState {
         Ok(())
     }
 
-    /// The last level of a group lies inside its range, in order.
+    /// Checks that the last level of a group lies inside its range, in order.
     fn check_group(&self, id: KeyspaceId, low: &[u8]) -> Result<(), Inconsistency> {
         let groups = self.keyspaces.get(&id).map(|keyspace| &keyspace.groups);
         let Some((groups, group)) = groups.and_then(|groups| Some((groups, groups.get(low)?)))
@@ -384,7 +388,7 @@ impl ManifestState {
 }
 
 impl GroupState {
-    /// All tables of the group.
+    /// Returns all tables of the group.
     pub fn tables(&self) -> impl Iterator<Item = &TableRecord> {
         self.upper.iter().map(|(_, table)| table).chain(&self.last)
     }
@@ -414,7 +418,7 @@ impl GroupState {
         Ok(())
     }
 
-    /// The edits that fill an empty group.
+    /// Appends the edits that fill an empty group with these tables.
     fn list(&self, keyspace: KeyspaceId, low: &[u8], out: &mut Vec<GroupEdit>) {
         out.extend(self.upper.iter().map(|(run, table)| GroupEdit::AddUpper {
             keyspace,

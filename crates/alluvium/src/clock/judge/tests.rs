@@ -1,4 +1,4 @@
-//! The table of cases: what happens to the two clocks, and what each judgement must be.
+//! Table of cases: events on the two clocks, and the judgment that each must lead to.
 
 use super::*;
 
@@ -8,31 +8,32 @@ const YEAR: u64 = 365 * DAY;
 /// Some day of these years.
 const NOW: u64 = 56 * YEAR;
 
-/// Events before a reading, and the judgement that must follow.
+/// Events before a reading, and the judgment that must follow.
 enum Step {
     /// Both clocks advance.
     Pass(u64),
-    /// The wall clock is set, by so many milliseconds.
+    /// The wall clock is set by this many milliseconds.
     Set(i64),
     /// Reads use the wall clock, and get its time.
     Wall,
-    /// Reads use the wall clock, but got this time before, relative to `NOW`.
+    /// Reads use the wall clock, but already got this later time, relative to `NOW`.
     Stand(i64),
     /// Reads use the boot-time clock and get this time, relative to `NOW`.
     Boot(i64),
-    /// The last judgement told of a jump.
+    /// The last judgment reported a jump.
     Jump,
-    /// The last judgement told that the stored time is ahead.
+    /// The last judgment reported that the stored time is ahead.
     StoredAhead,
     /// The confirmed time is this one, relative to `NOW`.
     Confirmed(i64),
-    /// The confirmed time is what the wall clock shows.
+    /// The confirmed time is the one that the wall clock shows.
     ConfirmedNow,
 }
 
 use Step::*;
 
-/// A machine whose wall clock shows `NOW` a minute after its start, and a database with this stored time.
+/// Plays the steps on a machine with a wall clock that shows `NOW` a minute after its start, and a
+/// database with this stored time.
 fn play(name: &str, stored_ms: u64, steps: &[Step]) {
     let mut judge = Judge::new(stored_ms);
     let mut reading = Reading {

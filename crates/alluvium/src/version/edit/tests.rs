@@ -99,7 +99,7 @@ fn a_cut_edit_is_refused_except_between_fields() {
     let whole = (0..bytes.len())
         .filter(|&len| VersionEdit::decode(&bytes[..len]).is_ok())
         .count();
-    // One for each of the 22 fields that may be the next one to miss.
+    // The empty prefix, and one after each field but the last of 22.
     assert_eq!(whole, 22);
 }
 

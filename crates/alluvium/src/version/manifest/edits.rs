@@ -1,4 +1,4 @@
-//! The edits of the manifest in force, one by one, for people who want to see how a state came about.
+//! Edits of the manifest in force, one by one, for users who want to see how a state came about.
 
 use std::path::Path;
 
@@ -12,9 +12,9 @@ use crate::vfs::Vfs;
 use crate::wal::frame::FrameReader;
 use crate::wal::open_settled;
 
-/// Calls `visit` with the offset and the content of each edit that can be read and that fits those before it, until it
-/// returns `false`, and returns the manifest's file name. Where `CURRENT` cannot be read, the newest manifest is taken.
-/// Damage is told to `report`. Changes no file.
+/// Calls `visit` with the offset and the content of each edit that is readable and fits the earlier
+/// ones, until `visit` returns `false`. Returns the manifest's file name. If `CURRENT` is
+/// unreadable, the newest manifest is used. Damage is passed to `report`. Changes no file.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The bytes of a manifest file, and the file that edits are appended to.
+//! Bytes of a manifest file, and the file that edits are appended to.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ const MAGIC: [u8; 8] = *b"alluvman";
 /// Bytes before the first frame. On disk; never changes.
 pub(super) const HEADER_BYTES: u64 = 48;
 
-/// The bytes that the header's checksum covers. On disk; never changes, also in later versions.
+/// Bytes that the header's checksum covers. On disk; never changes, also in later versions.
 const COVERED_BYTES: usize = 40;
 
 /// Frame kinds. On disk; they never change.
 pub(super) const KIND_EDIT: u8 = 1;
-/// Nothing but the durable mark that every frame carries.
+/// Frame without an edit: it only carries the durable mark that every frame has.
 pub(super) const KIND_MARK: u8 = 2;
 
-/// The file is allocated ahead in this unit, so that a full device is noticed before an edit is half written. A length
-/// that is no multiple of it means that the file has lost its end.
+/// Unit of allocation. The file is allocated ahead, so that a full device is noticed before an edit
+/// is half written. A length that is not a multiple of it means that the file has lost its end.
 pub(super) const ALLOCATION_UNIT_BYTES: u64 = 64 << 10;
 
-/// The file being appended to.
+/// File that edits are appended to.
 #[derive(Debug)]
 pub(super) struct EditLog {
     pub number: u64,
@@ -99,7 +99,7 @@ impl EditLog {
         Ok(log)
     }
 
-    /// Makes sure that a frame of this length, and the mark behind it, find room.
+    /// Reserves room for a frame of this length and the mark after it.
     pub fn reserve(&mut self, frame_len: u64) -> Result<()> {
         let needed =
             (self.end + frame_len + frame_bytes(0) as u64).next_multiple_of(ALLOCATION_UNIT_BYTES);
@@ -148,12 +148,12 @@ pub(super) fn checked_len(payload: &[u8], path: &Path) -> Result<usize> {
     Ok(payload.len())
 }
 
-/// What seeds the checksums of a manifest's frames, together with their offset.
+/// Returns the seed of the checksums of a manifest's frames, used together with their offset.
 pub(super) fn file_uid(uid: u64, number: u64) -> u64 {
     checksum(&number.to_le_bytes(), uid)
 }
 
-/// The header's bytes and its checksum, with which the chain of the file's frames starts.
+/// Returns the header's bytes and its checksum, with which the chain of the file's frames starts.
 fn encode_header(uid: u64, number: u64) -> (Vec<u8>, u64) {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -167,7 +167,7 @@ fn encode_header(uid: u64, number: u64) -> (Vec<u8>, u64) {
     (out, sum)
 }
 
-/// The uid in a header, and the header's checksum.
+/// Returns the uid in a header, and the header's checksum.
 pub(super) fn decode_header(bytes: &[u8], number: u64, path: &Path) -> Result<(u64, u64)> {
     let mut d = Decoder::new(bytes);
     let fields = (|| {

@@ -1,4 +1,4 @@
-//! Reading a manifest file: the one in force, or what is left of one.
+//! Reads a manifest file: the one in force, or the readable part of a damaged one.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::vfs::Vfs;
 use crate::wal::frame::{Frame, FrameReader};
 use crate::wal::open_settled;
 
-/// What a manifest file says.
+/// Contents of a manifest file.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub number: u64,
@@ -41,12 +41,12 @@ pub(super) fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<Contents> {
         // The whole state was durable before CURRENT named the file.
         return Err(no_first_edit(&path));
     }
-    // Whatever is left may be an edit that a crash cut off, which nobody was told of.
+    // The rest may be an edit that a crash cut off and that was never acknowledged.
     frames.finish()?;
     Ok(Contents { number, uid, state })
 }
 
-/// The state up to the first edit that is not valid or does not fit.
+/// Returns the uid and the state up to the first edit that is not valid or does not fit.
 pub(in crate::version) fn salvage_file(
     vfs: &dyn Vfs,
     dir: &Path,

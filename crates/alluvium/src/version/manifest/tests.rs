@@ -1,4 +1,5 @@
-//! Tests of the manifest: edits come back, damage is reported, crashes and failing calls lose nothing acknowledged.
+//! Tests of the manifest: edits come back, damage is reported, and crashes or failing calls lose no
+//! acknowledged edit.
 
 use super::file::ALLOCATION_UNIT_BYTES;
 use super::*;
@@ -42,7 +43,7 @@ fn create_keyspace(state: &ManifestState) -> VersionEdit {
     }
 }
 
-/// An edit that fits the state: mostly flushes, some drops, splits and joins.
+/// Returns an edit that fits the state: mostly flushes, some drops, splits and joins.
 fn random_edit(state: &ManifestState, random: &mut SplitMix) -> VersionEdit {
     if state.keyspaces.is_empty() || random.chance(5) {
         return create_keyspace(state);
@@ -60,7 +61,7 @@ fn random_edit(state: &ManifestState, random: &mut SplitMix) -> VersionEdit {
         1..=3 => {
             let mut at = low.clone();
             at.push(0);
-            // Nothing is in the last level here, so any border between the groups will do.
+            // The last level is empty here, so any border between the groups will do.
             if tree.groups.get(&at).is_none() {
                 edit.groups.push(GroupEdit::Split { keyspace, low, at });
             }
@@ -222,7 +223,7 @@ fn a_manifest_that_has_doubled_is_written_anew() {
 fn any_flipped_bit_is_reported() {
     let vfs = mem();
     let mut manifest = Manifest::create(shared(&vfs), dir(), UID).unwrap();
-    // Short edits: each of their bits costs a reading of the whole file.
+    // Short edits: for each of their bits the whole file is read once.
     for _ in 0..4 {
         manifest.append(&create_keyspace(manifest.state())).unwrap();
     }
@@ -236,7 +237,7 @@ fn any_flipped_bit_is_reported() {
         if bit / 8 < mark {
             assert!(is_corruption(&result), "bit {bit}: {result:?}");
         } else {
-            // The last mark holds no edit, and behind it there is nothing.
+            // The last mark holds no edit, and there is nothing after it.
             assert_eq!(result.unwrap().1, state, "bit {bit}");
         }
         flip(&vfs, &path, bit);
@@ -371,7 +372,8 @@ fn after_power_loss_every_acknowledged_edit_is_there() {
     }
 }
 
-/// Creates, appends and reopens with the `nth` call failing, then crashes. Returns whether the fault tripped.
+/// Creates, appends and reopens with the `nth` call failing, then crashes. Returns true if the
+/// fault tripped.
 fn work_with_fault(nth: u64, effect: FaultEffect, seed: u64) -> bool {
     let context = format!("nth {nth} effect {effect:?} seed {seed}");
     let base = mem();
@@ -383,7 +385,7 @@ fn work_with_fault(nth: u64, effect: FaultEffect, seed: u64) -> bool {
         effect,
     });
     let mut random = SplitMix::new(seed);
-    // Acknowledged, and perhaps one more that was not.
+    // State after the last acknowledged edit, and after one more attempted edit.
     let mut acknowledged = None;
     let mut attempted = None;
     let mut work = || -> Result<()> {
@@ -414,7 +416,8 @@ fn work_with_fault(nth: u64, effect: FaultEffect, seed: u64) -> bool {
         }
         Ok(())
     };
-    // A failed mark stops the manifest at the next edit; otherwise whoever sees the error stops.
+    // A failed mark stops the manifest at the next edit; after any other error the work has
+    // stopped.
     let _ = work();
     for options in [CrashOptions::PROCESS_KILLED, CrashOptions::POWER_LOSS] {
         let after = base.crash(seed, options);

@@ -1,4 +1,5 @@
-//! Tests of applying edits: what groups and keyspaces become, and which contradictions are refused.
+//! Tests of applying edits: the resulting groups and keyspaces, and the contradictions that are
+//! refused.
 
 use super::*;
 
@@ -95,7 +96,7 @@ fn one_keyspace() -> ManifestState {
     state
 }
 
-/// Tables of each group, upper ones first: `low: 5 4 | 2 3`.
+/// Returns the tables of each group, upper ones first: `low: 5 4 | 2 3`.
 fn picture(state: &ManifestState) -> Vec<String> {
     let groups = &state.keyspaces[&KEYSPACE].groups;
     let ids = |tables: &mut dyn Iterator<Item = &TableRecord>| {
@@ -180,7 +181,7 @@ fn keyspaces_are_created_renamed_and_dropped_with_their_tables() {
     let links = &state.keyspaces[&KeyspaceId(2)];
     assert_eq!(links.name, "links");
     assert_eq!((&links.options[..], links.flushed_seqno), (&[8][..], 40));
-    // The same name may live on in a new keyspace from the same edit on.
+    // A new keyspace may take the name in the edit that drops its previous holder.
     let mut replace = create(3, "nodes");
     replace.dropped = vec![(KeyspaceId(1), 50)];
     state.apply(&replace).unwrap();
