@@ -47,8 +47,8 @@ enum Readings {
 
 impl Clock {
     /// Returns the system's clock, checked against the time since the machine's start. A jump by
-    /// more than a day affects reads only after it has lasted ten minutes, and stored times and
-    /// dropped rows not before that.
+    /// more than a day affects reads only after it has lasted ten minutes, and it is not stored and
+    /// drops no rows before that.
     pub fn system() -> Clock {
         let wall = || {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);

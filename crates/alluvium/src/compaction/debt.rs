@@ -41,8 +41,8 @@ pub(crate) fn update_admission(shared: &Shared) {
 }
 
 /// Returns the debt of sealed memtables that take this share of the write memory: none up to all of
-/// it, 1 at a third above, and unbounded towards the ceiling at twice the write memory, so that
-/// writers approach it ever more slowly.
+/// it, 1 at a third above. The debt is unbounded towards the ceiling at twice the write memory, so
+/// writers approach the ceiling ever more slowly.
 fn sealed_debt(sealed: f64) -> f64 {
     2.0 * (sealed - 1.0) / (2.0 - sealed).max(0.01)
 }

@@ -58,7 +58,7 @@ pub(crate) enum Compacted {
 }
 
 impl Compacted {
-    /// New tables of either kind.
+    /// Returns the new tables of either kind.
     pub fn tables(&self) -> &[NewTable] {
         match self {
             Compacted::LastLevel(tables) => tables,
@@ -66,7 +66,7 @@ impl Compacted {
         }
     }
 
-    /// Total size of their files.
+    /// Returns the total size of the new files.
     pub fn bytes(&self) -> u64 {
         self.tables().iter().map(|t| t.record.file_bytes).sum()
     }

@@ -25,8 +25,8 @@ use crate::vfs::Lifetime;
 pub(crate) struct NewTable {
     pub record: TableRecord,
     pub table: Arc<Table>,
-    /// Exclusive upper border: all keys of the table are less. The last key in the record cannot
-    /// say so: it may be the exclusive end of a range delete.
+    /// Exclusive upper border: all keys of the table are smaller. The last key in the record is no
+    /// substitute: it may be the exclusive end of a range delete.
     pub below: Option<Vec<u8>>,
     /// Value files written together with this table.
     pub values: Vec<ValueFileId>,
@@ -345,7 +345,7 @@ where
     T: Deref<Target = Tree>,
 {
     /// Removes the files of a failed compaction. If the database was closed, they are left to the
-    /// next open: another process may own the directory by now.
+    /// next open: another instance may own the directory by now.
     fn drop(&mut self) {
         if !self.shared.owns_directory() {
             return;
@@ -379,8 +379,8 @@ pub(crate) fn record(id: TableId, summary: TableSummary) -> TableRecord {
 /// Deletes the files of finished tables that were not installed, and of the values written for
 /// them.
 pub(crate) fn discard(shared: &Shared, tables: &[NewTable]) {
-    // If the database was closed, they are left to the next open: another process may own the
-    // directory and the file numbers by now.
+    // If the database was closed, they are left to the next open: another instance may own the
+    // directory and have reused the file numbers by now.
     if !shared.owns_directory() {
         return;
     }

@@ -10,7 +10,7 @@
 //!   because compacting them frees space.
 //! - **Last-level compaction of a group full of tombstones**, also within the budget and before
 //!   everything else. In a queue, rows are added at one end of the key range and deleted at the
-//!   other: the deletes are few bytes and never fill a budget, but every read of the first row
+//!   other. The deletes are few bytes and never fill a budget, but every read of the first row
 //!   steps over all of them. Such a compaction writes at most twice as many entries as there were
 //!   tombstones, so its work is proportional to the deletes.
 //! - **Last-level compaction to reclaim space**: half of the group has expired or was kept for a
@@ -21,8 +21,8 @@
 //!   table was added, extra seeks of scans have cost as much time as the compaction will, or a
 //!   share of it. So a group with many reads and few writes becomes one level. If flushes come
 //!   sooner than that, there would soon be upper tables again, and nothing is done.
-//! - **Tier compaction** of adjacent upper tables of a group that has so many that reads suffer: it
-//!   combines similar sizes, so that each entry is rewritten about once per size class.
+//! - **Tier compaction** of adjacent upper tables of a group with so many that reads suffer. It
+//!   combines similar sizes, so each entry is rewritten about once per size class.
 
 /// Sizes of one upper table of a group, as input for picking.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,8 +60,8 @@ pub(crate) struct GroupSize {
 }
 
 impl GroupSize {
-    /// Returns true if a compaction frees space even without new writes to the group: half of it
-    /// has expired or was kept for a snapshot that is gone, or it keeps value files that are mostly
+    /// Returns true if a compaction frees space even without new writes to the group. Half of the
+    /// group has expired or was kept for a closed snapshot, or it keeps value files that are mostly
     /// garbage.
     fn is_worth_clearing(&self) -> bool {
         let is_half = |entries: u64| entries > 0 && entries.saturating_mul(2) >= self.entries;

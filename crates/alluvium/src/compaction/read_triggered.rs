@@ -23,13 +23,13 @@ pub(super) const LOOK_WHILE_USED: Duration = Duration::from_millis(500);
 const FLUSHED_BYTES_PER_SEEK: u64 = 1024;
 
 /// The same for active memtables, if no sealed ones are flushed at the same time. Sealing early
-/// means one more flush for later writes, and so more compaction: it costs as much as a compaction
-/// of these bytes at [`DOWN_PAYMENT`].
+/// means one more flush for later writes, and so more compaction. It needs as many seeks as the
+/// start of a compaction of these bytes at [`DOWN_PAYMENT`].
 const SEALED_BYTES_PER_SEEK: u64 = (COMPACTED_BYTES_PER_SEEK as f64 / DOWN_PAYMENT) as u64;
 
-/// Share of the cost of a compaction at which it starts if the active memtables will not be full
-/// soon. The benefit of a compaction lasts until the next flush. If writes are slow, recent scans
-/// predict more scans. Otherwise the full cost must have accrued.
+/// Share of its cost at which a compaction starts if the active memtables will not be full soon;
+/// otherwise the full cost must have accrued. A compaction is useful until the next flush, and
+/// while writes are slow, recent scans predict more scans.
 const DOWN_PAYMENT: f64 = 0.25;
 
 /// Memtables that have not been flushed, as seen at one check.
@@ -84,8 +84,8 @@ impl Waiting {
         self.active_bytes >= self.worth_bytes
     }
 
-    /// Returns true if `now` shows the same memtables, with at most more rows. Seeks from before
-    /// the memtables were worth sealing do not count: watching begins anew then.
+    /// Returns true if `now` shows the same memtables, with nothing but added rows. Seeks from
+    /// before the memtables were worth sealing do not count: watching begins anew then.
     fn goes_on(self, now: Waiting) -> bool {
         let same = |w: Waiting| (w.generations, w.sealed_bytes, w.keyspaces, w.full_bytes);
         let begins = now.sealed_bytes == 0 && now.is_worth_sealing() && !self.is_worth_sealing();
@@ -399,7 +399,7 @@ mod tests {
         assert_eq!(paid_at_last(&[empty, filled]), Paid::Nothing);
         let more = at(start, 3660, 0, 1_000_100, 5 * MIB);
         assert_eq!(paid_at_last(&[empty, filled, more]), Paid::Nothing);
-        // A keyspace gets its first rows, and adds all seeks since it was opened.
+        // A keyspace gets its first rows, and adds all its earlier seeks.
         let one = at(start, 0, 0, 0, 5 * MIB);
         let two = Waiting {
             keyspaces: 3,

@@ -3,10 +3,10 @@
 //!
 //! A step ends after about 2 ms or 1 MiB of output. Then, in this order:
 //!
-//! - The compaction ends if the database closes or is poisoned.
-//! - An idle compaction ends without result if there are new commits.
-//! - It lets the flush thread go first while sealed memtables slow writers down.
-//! - It runs a more urgent job of another group before it goes on.
+//! 1. The compaction ends if the database closes or is poisoned.
+//! 2. An idle compaction ends without result if there are new commits.
+//! 3. It lets the flush thread go first while sealed memtables slow writers down.
+//! 4. It runs a more urgent job of another group before it goes on.
 //!
 //! No lock is held at such a moment, so no thread waits for the compaction meanwhile.
 

@@ -81,7 +81,7 @@ fn retry_later(shared: &Shared, job: &Job, error: Error) {
     shared.jobs.put_off(job, error);
 }
 
-/// Decides on the next action of a thread that has no due compaction to run.
+/// Decides on the next action of a thread that has no compaction to run.
 fn idle(shared: &Shared) -> Next {
     let one_waits = shared.jobs.next_round(Instant::now());
     match (shared.ballast.is_low(), one_waits) {

@@ -44,14 +44,14 @@ pub(super) struct Straight<'a> {
 }
 
 /// Detector of the end of one appending writer's keys and the start of another's. A table with keys
-/// of both would cover the range in which the first one continues, and its rows could never again
-/// go straight into the last level.
+/// of both would cover the range in which the first writer continues. That writer's rows could then
+/// never again go straight into the last level.
 ///
 /// A writer's last key is its newest, and the first key of the next writer is old: the sequence
 /// number falls far, for the first time in many keys. In keys of random order it falls all the
 /// time.
 pub(super) struct Ends {
-    /// Least fall that counts as far.
+    /// Falls up to this are not far.
     far: SeqNo,
     before: SeqNo,
     /// Keys since the last far fall.

@@ -11,8 +11,8 @@ use crate::base::{KEY_BYTES_MAX, KeyspaceId, SEQNO_MAX, SegmentId, SeqNo, TableI
 /// One atomic change. Empty and `None` parts change nothing.
 ///
 /// The parts apply in this order: numbers, dropped, renamed, created, options, flushed, groups. A
-/// number that is lower than the present one is ignored, so that edits need not reach the manifest
-/// in the order in which ids were handed out.
+/// number lower than the present one is ignored, so edits may reach the manifest in a different
+/// order than ids were handed out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VersionEdit {
     /// No table has this id or a higher one.

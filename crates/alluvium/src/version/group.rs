@@ -3,15 +3,16 @@
 //!
 //! ```text
 //! groups:   [ low "" .. "g" )          [ low "g" .. "p" )        [ low "p" .. end )
-//! upper:      run 9, run 8               run 9                     run 9, run 7      newest first
-//! last:       t1 | t2 | t3               t4 | t5                   t6                key order, one run
+//! upper:      run 9, run 8               run 9                     run 9, run 7  newest first
+//! last:       t1 | t2 | t3               t4 | t5                   t6            key order, one run
 //! ```
 //!
 //! An upper table may be listed by several adjacent groups (it was written before they were split);
-//! each group shows only its own range of it. Within a group the sequence number ranges of its
-//! sources never overlap. So the first source that holds a key, searched newest first, holds its
-//! newest version. A last-level table that an ingest or a flush added may be newer than upper
-//! tables; it shares no key with them. A last-level table is listed by one group only.
+//! each group shows only its own range of it. Within a group, from newest to oldest, the sequence
+//! number ranges of the sources never overlap. So the first source that holds a key, searched
+//! newest first, holds its newest version. A last-level table that an ingest or a flush added may
+//! be newer than upper tables; it shares no key with them. A last-level table is listed by one
+//! group only.
 
 use std::sync::Arc;
 

@@ -44,6 +44,21 @@ pub fn random_uid() -> u64 {
 }
 
 /// Manifest of an open database.
+///
+/// ```
+/// use std::{path::Path, sync::Arc};
+/// use alluvium::base::TableId;
+/// use alluvium::version::{Manifest, VersionEdit, random_uid};
+/// use alluvium::vfs::MemVfs;
+///
+/// let (vfs, dir) = (Arc::new(MemVfs::new()), Path::new("/"));
+/// let mut manifest = Manifest::create(vfs.clone(), dir, random_uid())?;
+/// manifest.append(&VersionEdit { next_table: Some(TableId(5)), ..VersionEdit::default() })?;
+/// drop(manifest);
+/// let (_manifest, state) = Manifest::open(vfs, dir)?;
+/// assert_eq!(state.next_table, TableId(5));
+/// # Ok::<(), alluvium::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Manifest {
     vfs: Arc<dyn Vfs>,

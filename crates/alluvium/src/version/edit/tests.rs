@@ -99,7 +99,7 @@ fn a_cut_edit_is_refused_except_between_fields() {
     let whole = (0..bytes.len())
         .filter(|&len| VersionEdit::decode(&bytes[..len]).is_ok())
         .count();
-    // The empty prefix, and one after each field but the last of 22.
+    // One cut before each of the 22 fields.
     assert_eq!(whole, 22);
 }
 

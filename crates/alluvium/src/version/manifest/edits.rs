@@ -1,4 +1,4 @@
-//! Edits of the manifest in force, one by one, for users who want to see how a state came about.
+//! Edits of the manifest in force, one by one, for users that inspect how a state came about.
 
 use std::path::Path;
 
