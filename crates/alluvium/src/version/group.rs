@@ -2,9 +2,9 @@
 //! tables.
 //!
 //! ```text
-//! groups:   [ low "" .. "g" )          [ low "g" .. "p" )        [ low "p" .. end )
-//! upper:      run 9, run 8               run 9                     run 9, run 7 newest first
-//! last:       t1 | t2 | t3               t4 | t5                   t6           key order, one run
+//! groups:  [ low "" .. "g" )   [ low "g" .. "p" )   [ low "p" .. end )
+//! upper:   run 9, run 8        run 9                run 9, run 7         newest first
+//! last:    t1 | t2 | t3        t4 | t5              t6                   key order, one run
 //! ```
 //!
 //! An upper table may be listed by several adjacent groups (it was written before they were split);
