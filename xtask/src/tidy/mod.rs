@@ -7,6 +7,7 @@
 
 mod c_interface;
 mod guide;
+mod language;
 mod layers;
 mod markdown;
 mod rust;
@@ -36,6 +37,7 @@ fn findings(files: &[TextFile]) -> Vec<Finding> {
             found.extend(markdown::check_page(file));
         }
     }
+    found.extend(language::check(files));
     found.extend(markdown::check_decisions(files));
     found.extend(markdown::check_readme(files));
     found.extend(markdown::check_named_tests(files));
