@@ -1,32 +1,33 @@
-//! Dead intervals: key ranges of one tree in which a reader met nothing but deleted rows, so that the next one can pass
-//! over them at once. A queue, whose head is deleted row by row, would otherwise be walked from its first tombstone at
-//! every look at its head, in memtables as in tables.
+//! Dead intervals: key ranges of one tree in which a reader met only deleted rows, so that later
+//! readers can skip them. Without them, a reader of a queue that is deleted row by row at its head
+//! would walk over all those tombstones at every read of the head, in memtables and in tables.
 //!
-//! An interval says: for every read point from `since` on, no key of it is live. It is a statement about the tree as a
-//! whole, so flushes, merges and splits cannot break it. Only a put in it can, and an ingest, which ends all intervals.
-//!
+//! An interval states: no key in it is live for a read point at or after `since`. The statement is
+//! about the whole tree, so flushes, compactions and splits cannot invalidate it. Only a put inside
+//! the interval or an ingest can; an ingest ends all intervals.
 //! # Protocol
 //!
 //! ```text
-//! reader at s: walks over dead rows               writer of commit q:  for each put k, before q is published:
-//!   in_use := true                                  last_put := q
-//!   announce a pending interval from here on        fence
-//!   fence                                           if in_use: take k out of all intervals, pending ones too
-//!   if last_put > s: give up                      ...
-//!   walk at s to the next live row                  publish q
-//!   commit what is left of the pending interval
+//! reader at s: walks over dead rows               writer of commit q: for each put k,
+//!   in_use := true                                before q is published:
+//!   announce a pending interval from here on        last_put := q
+//!   fence                                           fence
+//!   if last_put > s: give up                        if in_use: take k out of all intervals,
+//!   walk at s to the next live row                    pending ones too
+//!   commit the rest of the pending interval       publish q
 //! ```
 //!
-//! **Claim.** A committed interval has no key that is live at any read point r >= s. **Proof.** At s itself the walk
-//! saw it. Let q > s be the seqno of a put of a key k in it. The fences are sequentially consistent, so the reader's and
-//! the writer's have an order. If the reader's is first, the writer loads `in_use` as true and takes k out of the
-//! interval: under the same mutex as the announcement and the commit, so whichever it is at that moment. If the
-//! writer's is first, the reader loads `last_put` >= q > s and gives up. And k is taken out before q is published, so a
-//! reader with r >= q, which registered r after that, finds the interval without k. A reader with s <= r < q does not
-//! see the put.
+//! **Claim.** A committed interval has no key that is live at any read point r >= s. **Proof.** At
+//! s itself the walk saw it. Let q > s be the seqno of a put of a key k in it. The fences are
+//! sequentially consistent, so the reader's and the writer's have an order. If the reader's is
+//! first, the writer loads `in_use` as true and takes k out of the interval. It holds the mutex
+//! that also guards announcement and commit, so it finds the interval, pending or committed. If the
+//! writer's is first, the reader loads `last_put` >= q > s and gives up. And k is taken out before
+//! q is published: a reader with r >= q registered r after that and finds the interval without k. A
+//! reader with s <= r < q does not see the put.
 //!
-//! Deadness is that of committed rows only: a transaction's own deletes, and rows that have expired, are no evidence,
-//! because others see them otherwise.
+//! Only committed rows count as dead. A transaction's own deletes and expired rows do not, because
+//! other readers may see those rows as live.
 
 mod intervals;
 
@@ -41,22 +42,24 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use intervals::{Interval, Intervals};
 
-/// Walks that may be announced at a time; more readers walk without leaving anything behind.
+/// Maximum number of announced walks; further readers walk without recording an interval.
 const PENDING_MAX: usize = 16;
 
 /// The dead intervals of one tree.
 #[derive(Default)]
 pub(crate) struct DeadSpace {
-    /// Whether there are intervals, or a reader is about to announce one. Set by readers, never taken back: one
-    /// mutex for each put is what a tree pays that has had a walk over dead rows. Ordered by the fences.
+    /// True if there are intervals, or a reader is about to announce one. Set by readers and never
+    /// reset: a tree that had a walk over dead rows takes one mutex for each put. Ordered by the
+    /// fences.
     in_use: AtomicBool,
-    /// The newest commit that put a row here. Stored by the commit leader alone, at each commit, so it has a cache line of
-    /// its own; ordered by the fences.
+    /// Seqno of the newest commit that put a row here. Stored by the commit leader alone, at each
+    /// commit, so it has a cache line of its own; ordered by the fences.
     last_put: CachePadded<AtomicU64>,
-    /// Guards all intervals. A leaf in the lock order; held for a descent, and a look at 16 walks at most.
+    /// Guards all intervals. A leaf in the lock order; held for one tree descent and a pass over at
+    /// most 16 walks.
     intervals: Mutex<State>,
-    /// What the committed intervals take of the memory budget. Locked before `intervals`, never after it: blocks may go
-    /// for it.
+    /// Memory of the committed intervals, charged to the memory budget. Locked before `intervals`,
+    /// never after it, because charging may evict blocks.
     charge: Option<Mutex<Charge>>,
 }
 
@@ -67,10 +70,10 @@ struct State {
     next_id: u64,
 }
 
-/// How far an interval reaches in the direction of a walk.
+/// Extent of an interval in the direction of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// To the key that was put where the caller said.
+    /// To the key written to the caller's buffer.
     To,
     /// To the end of the tree.
     Everything,
@@ -81,7 +84,7 @@ pub(crate) enum Reach {
 pub(crate) struct Announced(u64);
 
 impl DeadSpace {
-    /// Without intervals yet; they take their memory from that of `cache`.
+    /// Creates an empty set of intervals that charges its memory to `cache`.
     pub fn new(cache: &Arc<Cache>) -> DeadSpace {
         DeadSpace {
             charge: Some(Mutex::new(Charge::new(cache, Use::Tables))),
@@ -89,13 +92,13 @@ impl DeadSpace {
         }
     }
 
-    /// Whether it is worth asking for intervals.
+    /// Returns false if there certainly are no intervals to look for.
     pub fn in_use(&self) -> bool {
         self.in_use.load(Ordering::Relaxed)
     }
 
-    /// Where the interval around `key` ends for a reader at `read_point`. The end is put into `to`, which is left alone
-    /// where there is no interval.
+    /// Finds the end of the interval around `key` for a reader at `read_point` and writes it to
+    /// `to`. Leaves `to` unchanged if there is no interval.
     pub fn find_end(&self, key: &[u8], read_point: SeqNo, to: &mut Vec<u8>) -> Option<Reach> {
         let intervals = self.intervals.lock();
         let Some(end) = intervals.committed.end_around(key, read_point)? else {
@@ -106,7 +109,8 @@ impl DeadSpace {
         Some(Reach::To)
     }
 
-    /// Where the interval begins that lies right before `key`: as [`DeadSpace::find_end`], backward.
+    /// Finds the start of the interval directly before the key `before`: the backward form of
+    /// [`DeadSpace::find_end`].
     pub fn find_start(
         &self,
         before: Option<&[u8]>,
@@ -123,8 +127,8 @@ impl DeadSpace {
         Some(Reach::To)
     }
 
-    /// Announces a walk at `read_point` over dead rows from `start` on, up to `end` at most. `None`: something was put
-    /// meanwhile, or too many walk.
+    /// Announces a walk at `read_point` over dead rows from `start` to `end` at most. Returns
+    /// `None` if a row was put meanwhile, or if too many walks are announced.
     pub fn announce(
         &self,
         start: &[u8],
@@ -161,8 +165,8 @@ impl DeadSpace {
         intervals.pending.retain(|(id, _)| *id != announced.0);
     }
 
-    /// Ends a walk that found nothing live from `start` (inclusive) to `end` (exclusive): the part of it that was
-    /// announced, and in which nothing was put since, is an interval from now on.
+    /// Ends a walk that found nothing live from `start` (inclusive) to `end` (exclusive). The
+    /// announced part of this range, minus the part cut by puts since, becomes an interval.
     pub fn commit(&self, announced: Announced, start: &[u8], end: Option<&[u8]>) {
         let mut intervals = self.intervals.lock();
         let Some(at) = intervals.pending.iter().position(|p| p.0 == announced.0) else {
@@ -185,7 +189,8 @@ impl DeadSpace {
         self.charge();
     }
 
-    /// Charges what the intervals take now: of several callers the last one reads the newest number.
+    /// Charges the current memory of the intervals: of several callers the last one reads the
+    /// newest number.
     fn charge(&self) {
         if let Some(charge) = &self.charge {
             let mut charge = charge.lock();
@@ -194,27 +199,28 @@ impl DeadSpace {
         }
     }
 
-    /// The commit leader is about to put rows with `seqno`: called before it is published. Answers whether each of
-    /// their keys must be [`revived`](DeadSpace::revive).
+    /// Announces that the commit leader is about to put rows with `seqno`; called before the commit
+    /// is published. Returns true if each of their keys must be [`revived`](DeadSpace::revive).
     pub fn putting(&self, seqno: SeqNo) -> bool {
         self.last_put.store(seqno, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.in_use.load(Ordering::Relaxed)
     }
 
-    /// Takes a key that is put out of all intervals: what lies before it stays.
+    /// Takes a key that is put out of all intervals; the part before the key stays.
     pub fn revive(&self, key: &[u8]) {
         let mut intervals = self.intervals.lock();
         intervals.committed.cut(key);
         for (_, interval) in &mut intervals.pending {
             if interval.contains(key) {
-                // The front part: a queue is walked from its front, and its puts come behind.
+                // Keep the front part: a queue is read from its front and written at its end.
                 interval.end = Some(key.to_vec());
             }
         }
     }
 
-    /// Ends all intervals: rows come by another way than puts, with `seqno`. Called before it is published.
+    /// Ends all intervals, because rows with `seqno` arrive by an ingest. Called before it is
+    /// published.
     pub fn clear(&self, seqno: SeqNo) {
         self.putting(seqno);
         let mut intervals = self.intervals.lock();
@@ -239,7 +245,7 @@ mod tests {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// Where the interval around a key ends.
+    /// Returns the end of the interval around a key.
     fn found(dead: &DeadSpace, key: &str, point: SeqNo) -> Option<String> {
         let mut to = Vec::new();
         let reach = dead.find_end(key.as_bytes(), point, &mut to)?;
@@ -336,7 +342,7 @@ mod model {
                     visible.store(2, Ordering::Release);
                 })
             };
-            // A walk at its read point over the only key, which the put of commit 2 makes live.
+            // A walk at its read point over the only key; the put of commit 2 makes that key live.
             let read_point = visible.load(Ordering::Acquire);
             if let Some(announced) = dead.announce(b"a", None, read_point) {
                 let live = read_point >= 2 && written.load(Ordering::Acquire);
@@ -345,7 +351,7 @@ mod model {
                     false => dead.commit(announced, b"a", None),
                 }
             }
-            // A later read passes over what is said to be dead.
+            // A later read skips the keys recorded as dead.
             let later = visible.load(Ordering::Acquire);
             if later >= 2 {
                 let found = dead.find_end(b"k", later, &mut Vec::new());

@@ -1,4 +1,5 @@
-//! How many rows and bytes a key range holds, from counts and fences: for query planners, and for statistics.
+//! Estimates of the rows and bytes in a key range, from counts and fences: for query planners and
+//! statistics.
 
 use crate::base::{SeqNo, ValueKind};
 use crate::error::Result;
@@ -7,19 +8,22 @@ use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::TreeState;
 use crate::table::fraction_between;
 
-/// What [`Keyspace::estimate_range`] found.
+/// Result of [`Keyspace::estimate_range`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RangeEstimate {
-    /// Rows.
+    /// Estimated number of rows.
     pub rows: u64,
-    /// Bytes: of table files as they are stored, without values in files of their own; of memtables the keys and values.
+    /// Estimated bytes: for table files as stored, without separated values; for memtables the keys
+    /// and values.
     pub bytes: u64,
 }
 
-/// Rows of one memtable that are counted one by one; beyond them the range is estimated from where they end.
+/// Number of rows of one memtable that are counted one by one; the rest of the range is
+/// extrapolated from their extent.
 const COUNTED_MAX: u64 = 1000;
 
-/// Sums while an estimate is made. Rows may become negative on the way, where deletes are counted before rows.
+/// Running sums of an estimate. `rows` may become negative meanwhile, if deletes are counted before
+/// rows.
 #[derive(Default)]
 struct Sum {
     rows: f64,
@@ -27,21 +31,23 @@ struct Sum {
 }
 
 impl Keyspace {
-    /// About how many rows and bytes lie from `start` (inclusive) to `end` (exclusive; `None` is the end of the
-    /// keyspace). Reads no block: it costs a walk over up to 1000 rows of each memtable, and two searches in the fences
-    /// of each table of the range.
+    /// Estimates the number of rows and bytes from `start` (inclusive) to `end` (exclusive; `None`
+    /// is the end of the keyspace). Reads no block: it costs a walk over up to 1000 rows of each
+    /// memtable, and two searches in the fences of each table of the range.
     ///
-    /// For keys that lie evenly, with rows of like size, written once: each table that holds an end of the range may be
-    /// wrong by the rows of one block there, and a memtable with more than 1000 rows in the range by some percent.
-    /// Beyond that, a row counts once for each table and memtable that holds a version of it, a tombstone is taken to
-    /// hide one row, and rows that expired or are hidden by a range delete count until they are merged away.
+    /// The estimate is good for evenly distributed keys with rows of similar size, written once.
+    /// Then each table that contains an end of the range may be wrong by the rows of one block. A
+    /// memtable with more than 1000 rows in the range may be wrong by some percent. Otherwise, a
+    /// row counts once for each table and memtable with a version of it, and a tombstone is assumed
+    /// to hide one row. Rows that expired or are hidden by a range delete count until a compaction
+    /// removes them.
     ///
     /// # Errors
     ///
     /// `KeyspaceDropped`, `Closed`.
     pub fn estimate_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<RangeEstimate> {
         self.check()?;
-        // As any reader of an active memtable.
+        // Registered as by any reader of an active memtable.
         let point = self.db().shared().read_points.register();
         let state = self.tree().load_full();
         self.tree().check()?;
@@ -52,7 +58,7 @@ impl Keyspace {
     }
 }
 
-/// The estimate for a state of the tree; `read_point` is registered.
+/// Returns the estimate for a state of the tree; `read_point` is registered.
 fn estimate(
     state: &TreeState,
     start: &[u8],
@@ -70,7 +76,7 @@ fn estimate(
     }
 }
 
-/// About how many rows a keyspace has, by counts alone.
+/// Estimates the rows of a keyspace from counts alone.
 pub(crate) fn estimate_rows(state: &TreeState) -> u64 {
     let mut sum = Sum::default();
     sum.add_tables(state, &[], None);
@@ -91,7 +97,8 @@ impl Sum {
             if end.is_some_and(|end| end <= &group.low[..]) {
                 return;
             }
-            // An upper table may reach beyond the group, where others show it or nobody any more.
+            // An upper table may extend beyond the group; those rows belong to other groups or to
+            // none.
             let low = start.max(&group.low);
             let high = match (version.high(i), end) {
                 (Some(high), Some(end)) => Some(high.min(end)),
@@ -107,7 +114,8 @@ impl Sum {
                     break;
                 }
                 let share = table.estimate(low, high);
-                // Kept for older readers only: what they hide is not in the last level.
+                // Tombstones kept only for older readers: the rows they hide are not in the last
+                // level.
                 self.rows += share.entries - share.tombstones;
                 self.bytes += share.bytes;
             }
@@ -148,7 +156,7 @@ impl Sum {
             true => fraction_between(cursor.key(), &first, &last),
             false => 1.0,
         };
-        // More than the memtable holds would come of keys that lie closely at the beginning.
+        // Cap at the memtable's own size: keys that are dense at the beginning would give more.
         let most = memtable.rows.entries() as f64 / counted.max(1) as f64;
         let scale = (1.0 / reached.max(f64::MIN_POSITIVE)).min(most.max(1.0));
         self.rows += own.rows * scale;

@@ -1,4 +1,4 @@
-//! Rows that expire: in a keyspace with an expiry each stored value ends with the time at which it is gone.
+//! Row expiry: in a keyspace with an expiry, each stored value ends with its expiry time.
 //!
 //! ```text
 //! value bytes | u64 milliseconds since 1970, little-endian; all ones: never
@@ -10,36 +10,37 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// Whether and when the rows of a keyspace expire. Exact at read time: an expired row is absent for every read whose
-/// snapshot, cursor or call began at or after its time, merged away or not.
+/// Expiry of the rows of a keyspace. Exact at read time: a row is absent for every read whose
+/// snapshot, cursor or call began at or after its expiry time, even before a compaction removes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Expiry {
     /// Rows do not expire and carry no time.
     #[default]
     Never,
-    /// Rows expire that were written with `put_until`; each row costs 8 bytes before compression.
+    /// Rows written with `put_until` expire; every row costs 8 bytes before compression.
     PerRow,
-    /// As `PerRow`, and rows written otherwise expire this long after their write call. Milliseconds count.
+    /// As `PerRow`, and all other rows expire this long after their write call, in milliseconds.
     After(Duration),
 }
 
-/// Bytes behind each value.
+/// Bytes of expiry time after each value.
 pub(crate) const EXPIRY_BYTES: usize = 8;
 
-/// The time of a row that does not expire.
+/// Expiry time of a row that does not expire.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 impl Expiry {
-    /// Whether stored values end with a time.
+    /// Returns true if stored values end with an expiry time.
     pub(crate) fn is_stored(self) -> bool {
         self != Expiry::Never
     }
 
-    /// The value as it is stored, for a write at `now` that expires at `until` if that is given.
+    /// Returns the value as it is stored, for a write at `now_ms` with the optional expiry time
+    /// `until_ms`.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for `until` in a keyspace whose rows do not expire.
+    /// `InvalidArgument` for `until_ms` in a keyspace whose rows do not expire.
     pub(crate) fn stored(
         self,
         value: &[u8],
@@ -64,19 +65,20 @@ impl Expiry {
     }
 }
 
-/// When a stored value of an expiring keyspace expires; `None` for bytes that are no such value.
+/// Returns the expiry time of a stored value of an expiring keyspace; `None` for bytes that are no
+/// such value.
 pub(crate) fn expires_at(stored: &[u8]) -> Option<u64> {
     let (_, time) = stored.split_last_chunk::<EXPIRY_BYTES>()?;
     Some(u64::from_le_bytes(*time))
 }
 
-/// The error for a stored value without a time.
+/// Returns the error for a stored value without an expiry time.
 pub(crate) fn malformed(keyspace: &str, stored: usize) -> Error {
     let what = "expiry time behind a value of this keyspace";
     Error::corruption(Path::new(keyspace), 0, what, EXPIRY_BYTES, stored)
 }
 
-/// Whether a row with this stored value is there at `now_ms`.
+/// Returns true if the row with this stored value has not expired at `now_ms`.
 pub(crate) fn is_live(keyspace: &str, stored: &[u8], now_ms: u64) -> Result<bool> {
     match expires_at(stored) {
         Some(until) => Ok(now_ms < until),

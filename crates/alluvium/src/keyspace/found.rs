@@ -1,10 +1,10 @@
-//! A value that a read found, where it lies: copied or pinned only by those who need it for longer.
+//! Value found by a read, in place: copied or pinned only by callers that need it for longer.
 
 use crate::table::{BlockBytes, PinnedValue};
 
-/// The value of a version of a key that a read found.
+/// Value of a version of a key that a read found.
 pub(crate) enum FoundIn<'a> {
-    /// In a memtable: bytes live as long as the state.
+    /// In a memtable: the bytes live as long as the state.
     Memory(&'a [u8]),
     /// In a block of a table.
     Block(BlockBytes<'a>),
@@ -13,7 +13,7 @@ pub(crate) enum FoundIn<'a> {
 }
 
 impl FoundIn<'_> {
-    /// The value in place.
+    /// Returns the value in place.
     pub fn bytes(&self) -> &[u8] {
         match self {
             FoundIn::Memory(bytes) => bytes,
@@ -22,7 +22,7 @@ impl FoundIn<'_> {
         }
     }
 
-    /// The value without its last bytes.
+    /// Removes the last `bytes` bytes from the value.
     pub fn without_last(self, bytes: usize) -> Self {
         match self {
             FoundIn::Memory(value) => FoundIn::Memory(&value[..value.len().saturating_sub(bytes)]),
@@ -31,7 +31,7 @@ impl FoundIn<'_> {
         }
     }
 
-    /// The value, independent of the state.
+    /// Returns the value, independent of the state.
     pub fn pin(self) -> PinnedValue {
         match self {
             FoundIn::Memory(bytes) => PinnedValue::from(bytes),

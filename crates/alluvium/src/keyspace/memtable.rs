@@ -1,7 +1,8 @@
-//! One memtable of a tree: rows in `alluvium-mem`'s sorted table, and beside it the range deletes of the same commits.
+//! Memtable of a tree: rows in `alluvium-mem`'s sorted table, and the range deletes of the same
+//! commits.
 //!
-//! Readers ask for range deletes first, so these are one immutable history that is replaced by a longer one at each
-//! commit that has any. Only the commit leader writes, under the log's mutex.
+//! Readers ask for range deletes first, so these are one immutable history. Each commit with range
+//! deletes replaces it by a longer one. Only the commit leader writes, under the log's mutex.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,15 +15,17 @@ use crate::cache::Cache;
 use crate::memory::Use;
 use crate::range_deletes::{KeyRange, RangeHistory};
 
-/// See the module.
+/// Rows and range deletes of one generation, charged to the memory budget.
 pub(crate) struct TreeMemtable {
-    /// The rows.
+    /// Versions of rows, without range deletes.
     pub rows: Arc<Memtable>,
-    /// Whether `ranges` has any. Stored with Release after `ranges` and before the commit is published; a reader's
-    /// Acquire load pairs with it, and spares most reads a look at the list.
+    /// True if `ranges` is not empty. Stored with Release after `ranges` and before the commit is
+    /// published. A reader's Acquire load pairs with it and spares most reads the access to the
+    /// list.
     has_ranges: AtomicBool,
     ranges: ArcSwapOption<RangeHistory>,
-    /// Account of the memory of rows and range deletes, and the bytes charged there. Relaxed: written by the commit leader alone.
+    /// Account of the memory of rows and range deletes, and the bytes charged there. Relaxed:
+    /// written by the commit leader alone.
     cache: Arc<Cache>,
     charged: AtomicUsize,
 }
@@ -40,8 +43,8 @@ impl TreeMemtable {
         memtable
     }
 
-    /// Charges what was allocated since the last call: the arena grows by whole chunks, so mostly that is nothing. For the
-    /// commit leader alone, after its inserts.
+    /// Charges the memory allocated since the last call: mostly none, because the arena grows by
+    /// whole chunks. Only for the commit leader, after its inserts.
     pub fn charge(&self) {
         let bytes = self.memory_bytes();
         let before = self.charged.load(Ordering::Relaxed);
@@ -51,18 +54,20 @@ impl TreeMemtable {
         self.charged.store(bytes, Ordering::Relaxed);
         match bytes.checked_sub(before) {
             Some(more) => self.cache.take_and_help(Use::Memtables, more),
-            // Range deletes that were joined may take less.
+            // Joined range deletes may take less memory.
             None => self.cache.give_back(Use::Memtables, before - bytes),
         }
     }
 
-    /// The newest version of `key` at or below `read_point`, hidden or not.
+    /// Returns the newest version of `key` at or below `read_point`, even if a range delete hides
+    /// it.
     pub fn get(&self, key: &[u8], hash: u64, read_point: SeqNo) -> Option<Entry<'_>> {
         let may_contain = self.rows.may_contain(hash);
         may_contain.then(|| self.rows.get(key, read_point))?
     }
 
-    /// The newest range delete over `key` that a reader at `read_point` sees; 0 when there is none.
+    /// Returns the newest range delete over `key` that a reader at `read_point` sees; 0 if there is
+    /// none.
     pub fn deleted_at(&self, key: &[u8], read_point: SeqNo) -> SeqNo {
         if !self.has_ranges.load(Ordering::Acquire) {
             return 0;
@@ -71,14 +76,14 @@ impl TreeMemtable {
         ranges.as_ref().map_or(0, |r| r.deleted_at(key, read_point))
     }
 
-    /// The range deletes so far, if there are any.
+    /// Returns the range deletes so far, if there are any.
     pub fn range_deletes(&self) -> Option<Arc<RangeHistory>> {
         self.has_ranges.load(Ordering::Acquire).then_some(())?;
         self.ranges.load_full()
     }
 
-    /// Adds the range deletes of a commit. Returns the memory that they take. For the commit leader alone: a second
-    /// writer at the same time would lose those of one of the two.
+    /// Adds the range deletes of a commit and returns the memory that they take. Only for the
+    /// commit leader: of two concurrent writers one would lose its range deletes.
     pub fn delete_ranges(&self, ranges: Vec<KeyRange<'_>>, seqno: SeqNo) -> usize {
         let mut history = match &*self.ranges.load() {
             Some(ranges) => RangeHistory::clone(ranges),
@@ -93,7 +98,8 @@ impl TreeMemtable {
         taken
     }
 
-    /// Joins the range deletes for quicker searches. Only for the commit leader, after its last write.
+    /// Joins the range deletes for faster searches. Only for the commit leader, after its last
+    /// write.
     pub fn join_ranges(&self) {
         if let Some(ranges) = self.range_deletes() {
             let mut joined = RangeHistory::clone(&ranges);
@@ -103,7 +109,7 @@ impl TreeMemtable {
         }
     }
 
-    /// Memory of the range deletes.
+    /// Returns the memory of the range deletes.
     fn range_bytes(&self) -> usize {
         if !self.has_ranges.load(Ordering::Acquire) {
             return 0;
@@ -112,12 +118,12 @@ impl TreeMemtable {
         ranges.as_ref().map_or(0, |r| r.memory_bytes())
     }
 
-    /// Whether nothing was written yet.
+    /// Returns true if the memtable has neither rows nor range deletes.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && !self.has_ranges.load(Ordering::Acquire)
     }
 
-    /// The smallest and the largest seqno written.
+    /// Returns the smallest and the largest seqno written.
     pub fn seqno_range(&self) -> Option<(SeqNo, SeqNo)> {
         let ranges = self.range_deletes().and_then(|r| r.seqno_range());
         match (self.rows.seqno_range(), ranges) {
@@ -126,13 +132,13 @@ impl TreeMemtable {
         }
     }
 
-    /// All the memory that it takes.
+    /// Returns the total memory of the memtable.
     pub fn memory_bytes(&self) -> usize {
         let structs = size_of::<TreeMemtable>() + size_of::<Memtable>();
         structs + self.rows.memory_bytes() + self.range_bytes()
     }
 
-    /// Bytes of the rows' arena, and of the range deletes.
+    /// Returns the bytes of the rows' arena and of the range deletes.
     pub fn bytes(&self) -> usize {
         self.rows.bytes() + self.range_bytes()
     }

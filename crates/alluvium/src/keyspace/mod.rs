@@ -1,4 +1,4 @@
-//! One ordered map of a database: its handle, its options, its tree.
+//! Keyspace: an ordered map of a database, with its handle, options and tree.
 
 pub(crate) mod dead;
 pub(crate) mod estimate;
@@ -29,17 +29,19 @@ use crate::iter::{Cursor, CursorOptions};
 use crate::table::{OnMiss, PinnedValue};
 use crate::txn::write_set::WriteSet;
 
-/// Keys of a `multi_get` whose reads are started together. What is started for many more could leave the page cache before
-/// it is read.
+/// Number of keys of a `multi_get` whose reads are started together. With many more, pages could
+/// leave the page cache before they are read.
 const MISSES_TOGETHER: usize = 128;
 
-/// A handle of a keyspace: an ordered map from byte keys to byte values. Cheap to clone; keeps the database open.
+/// Handle of a keyspace: an ordered map from byte keys to byte values. Cheap to clone; keeps the
+/// database open.
 ///
 /// Reads outside a transaction see the newest commit. Each write is a commit of its own.
 #[derive(Clone)]
 pub struct Keyspace {
     db: Database,
-    /// Owned by the process: the last handle of a dropped keyspace frees its tree, and with it files.
+    /// Owned by the process: the last handle of a dropped keyspace frees its tree and thereby its
+    /// files.
     tree: Owned<Arc<Tree>>,
 }
 
@@ -57,13 +59,13 @@ impl Keyspace {
         &self.db
     }
 
-    /// Refuses when the database was closed or the keyspace dropped.
+    /// Returns an error if the database was closed or the keyspace dropped.
     pub(crate) fn check(&self) -> Result<()> {
         self.db.shared().check_open()?;
         self.tree.check()
     }
 
-    /// As [`Keyspace::check`]; also refuses a keyspace of another database than `db`.
+    /// As [`Keyspace::check`]; also refuses a keyspace of a database other than `db`.
     pub(crate) fn check_within(&self, db: &Database) -> Result<()> {
         self.check()?;
         if !Arc::ptr_eq(self.db.shared(), db.shared()) {
@@ -73,54 +75,56 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Its name.
+    /// Returns the name of the keyspace.
     pub fn name(&self) -> &str {
         &self.tree.name
     }
 
-    /// Its identity on disk.
+    /// Returns the identity of the keyspace on disk.
     pub fn id(&self) -> KeyspaceId {
         self.tree.id
     }
 
-    /// What it declared at its creation, or by the last [`Keyspace::set_options`].
+    /// Returns the options set at creation, or by the last [`Keyspace::set_options`].
     pub fn options(&self) -> KeyspaceOptions {
         KeyspaceOptions::clone(&self.tree.options())
     }
 
-    /// Changes the options, durably, for everything that is written from now on: memtables from the next one, tables
-    /// as flushes and merges write them. What is there stays as it is and is read rightly.
+    /// Changes the options durably, for everything written from now on: the next memtables, and
+    /// tables as flushes and compactions write them. Existing data stays as it is and remains
+    /// readable.
     ///
     /// Commits wait meanwhile for a sync of the log and an edit of the manifest.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for options out of range, and for a change of whether rows expire at all; `NoSpace` where
-    /// nothing changed; otherwise as for a write.
+    /// `InvalidArgument` for options out of range, and for a change between expiring and never
+    /// expiring rows; `NoSpace`, with nothing changed; otherwise as for a write.
     pub fn set_options(&self, options: KeyspaceOptions) -> Result<()> {
         self.check()?;
         self.db.change_options(&self.tree, options)
     }
 
-    /// The newest committed value of `key`, to keep for as long as it is wanted.
+    /// Returns the newest committed value of `key`; the caller may keep it as long as it likes.
     ///
     /// # Errors
     ///
-    /// `Corruption` and `Io` from the files that were asked, `KeyspaceDropped`, `Closed`. Reads go on in a poisoned
-    /// database.
+    /// `Corruption` and `Io` from the files that were read, `KeyspaceDropped`, `Closed`. A poisoned
+    /// database still serves reads.
     ///
     /// # Cost
     ///
-    /// A search in the memtables and in each table of the key's group that its filter does not rule out, newest first,
-    /// up to the first that has the key. A block that is not in memory costs a read of its file, and so does a value that
-    /// is stored apart.
+    /// Searches the memtables, then each table of the key's group that its filter does not rule
+    /// out, newest first, until one has the key. A block that is not in memory costs a read of its
+    /// file, and so does a separated value.
     pub fn get(&self, key: &[u8]) -> Result<Option<PinnedValue>> {
         self.get_with(key, |value| value.map(FoundIn::pin))
     }
 
-    /// The values of several keys at one commit, in the order of `keys`. Cheaper than single reads: it registers once,
-    /// and looks the keys up in key order, so that neighbours find the same blocks. The first block or large value that each
-    /// key misses in memory is asked of the device before any is waited for.
+    /// Returns the values of several keys at one commit, in the order of `keys`. Cheaper than
+    /// single reads: it registers once and looks the keys up in key order, so that adjacent keys
+    /// share blocks. For each key, the first block or large value missing in memory is prefetched
+    /// before the call waits for any of them.
     ///
     /// # Errors
     ///
@@ -165,8 +169,9 @@ impl Keyspace {
         Ok(values)
     }
 
-    /// Runs `read` on the newest committed value of `key` in place, without copying or pinning it. `read` must be
-    /// short: what it looks at cannot be freed meanwhile. Errors and cost as [`Keyspace::get`].
+    /// Runs `read` on the newest committed value of `key` in place, without copying or pinning it.
+    /// `read` must be short: the memory it reads cannot be freed meanwhile. Errors and cost as
+    /// [`Keyspace::get`].
     pub fn read<R>(&self, key: &[u8], read: impl FnOnce(Option<&[u8]>) -> R) -> Result<R> {
         self.get_with(key, |value| read(value.as_ref().map(FoundIn::bytes)))
     }
@@ -177,7 +182,8 @@ impl Keyspace {
         self.read_at(key, point.seqno(), self.now_ms(), read)
     }
 
-    /// Runs `read` on the value of `key` at a registered read point and a time read after its registration.
+    /// Runs `read` on the value of `key` at a registered read point and a time taken after its
+    /// registration.
     pub(crate) fn read_at<R>(
         &self,
         key: &[u8],
@@ -189,7 +195,8 @@ impl Keyspace {
         Ok(done.expect("misses are read"))
     }
 
-    /// As [`Keyspace::read_at`], but `None` where [`OnMiss::Prefetch`] has met something that is not in memory.
+    /// As [`Keyspace::read_at`], but returns `None` if [`OnMiss::Prefetch`] met a block or value
+    /// that is not in memory.
     fn look_up_at<R>(
         &self,
         key: &[u8],
@@ -210,7 +217,7 @@ impl Keyspace {
         done.transpose()
     }
 
-    /// The value proper of a found row, if it is there at `now_ms`.
+    /// Returns the found value without its expiry time, or `None` if it has expired at `now_ms`.
     pub(crate) fn unexpired<'a>(
         &self,
         found: FoundIn<'a>,
@@ -220,12 +227,12 @@ impl Keyspace {
         Ok(live.then(|| found.without_last(expiry::EXPIRY_BYTES)))
     }
 
-    /// Whether stored values end with the time at which they expire.
+    /// Returns true if stored values end with an expiry time.
     pub(crate) fn expires(&self) -> bool {
         self.tree.stores_expiry
     }
 
-    /// The time for a single read; only asked where rows expire.
+    /// Returns the time for a single read; 0 in a keyspace whose rows never expire.
     pub(crate) fn now_ms(&self) -> u64 {
         match self.expires() {
             true => self.db.shared().clock.now(),
@@ -233,8 +240,9 @@ impl Keyspace {
         }
     }
 
-    /// The kind that is stored for a write of this kind. Where rows expire, an insert is a put: a row that readers do not
-    /// find any more is found again after a step of the clock, and would come back if the insert and its delete cancelled.
+    /// Returns the kind stored for a write of this kind. In a keyspace with expiry an insert
+    /// becomes a put: if the clock is set back, an expired row is visible again. It would come back
+    /// if the insert and its delete canceled each other.
     pub(crate) fn written_as(&self, kind: ValueKind) -> ValueKind {
         match kind {
             ValueKind::Insert if self.expires() => ValueKind::Put,
@@ -242,7 +250,8 @@ impl Keyspace {
         }
     }
 
-    /// A value as it is stored for this kind of write; a delete has none. `until_ms` is the caller's expiry, if there is one.
+    /// Returns a value as it is stored for this kind of write; a delete has none. `until_ms` is the
+    /// caller's expiry time.
     pub(crate) fn stored<'a>(
         &self,
         kind: ValueKind,
@@ -256,7 +265,7 @@ impl Keyspace {
         expiry.stored(value, until_ms, || self.db.shared().clock.now())
     }
 
-    /// Writes `value` under `key`, whether or not the key exists. A commit of its own, as durable as
+    /// Writes `value` under `key`; the key may or may not exist. A commit of its own, as durable as
     /// [`crate::Options::durability`] says; reads nothing.
     ///
     /// # Errors
@@ -266,7 +275,7 @@ impl Keyspace {
         self.write(ValueKind::Put, key, value, None)
     }
 
-    /// Writes `value` under `key`, gone from `until_ms` on (milliseconds since 1970).
+    /// Writes `value` under `key`, with the expiry time `until_ms` (milliseconds since 1970).
     ///
     /// # Errors
     ///
@@ -275,18 +284,21 @@ impl Keyspace {
         self.write(ValueKind::Put, key, value, Some(until_ms))
     }
 
-    /// Writes a key that the caller knows to be absent, so that its later delete can cancel it: both vanish where
-    /// they meet, and neither is rewritten down to the last level. If the key exists all the same, its older value
-    /// can come back after that delete: then use [`Keyspace::put`]. Errors and durability as [`Keyspace::put`].
-    /// In a keyspace whose rows expire it is a put.
+    /// Writes a key that the caller knows to be absent, so that its later delete can cancel it.
+    /// Both vanish when a compaction meets them, and neither is rewritten down to the last level.
+    /// If the key does exist, its older value can come back after that delete; use
+    /// [`Keyspace::put`] for such keys. Errors and durability as [`Keyspace::put`]. In a keyspace
+    /// with expiry it is a put.
     ///
-    /// Debug builds read the key, and refuse such an insert with `InvalidArgument` unless it is untracked; release
-    /// builds read nothing. [`Database::verify`] reports such keys as far as merges have not met them.
+    /// Debug builds read the key and refuse such an insert with `InvalidArgument`, unless it is
+    /// untracked; release builds read nothing. [`Database::verify`] reports such keys if no
+    /// compaction has met them yet.
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(ValueKind::Insert, key, value, None)
     }
 
-    /// Refuses an insert of a key that readers find: those at the newest commit, or at a registered `point`.
+    /// Refuses an insert of a key that exists at the newest commit, or at the registered read point
+    /// `point`.
     pub(crate) fn check_insert(&self, key: &[u8], point: Option<SeqNo>) -> Result<()> {
         let present = |value: Option<FoundIn<'_>>| value.is_some();
         let present = match point {
@@ -302,16 +314,17 @@ impl Keyspace {
         )))
     }
 
-    /// Removes `key`, whether or not it exists. A write like any other: errors and durability as [`Keyspace::put`].
+    /// Removes `key`; the key may or may not exist. Errors and durability as [`Keyspace::put`].
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         self.write(ValueKind::Delete, key, &[], None)
     }
 
     /// Removes every key from `start` (inclusive) to `end` (exclusive), at the cost of one write.
     ///
-    /// What it hides is skipped by reads and goes with later merges; tables that lie in the range as a whole go when it
-    /// is flushed, without being read. Rows that transactions hold locked are not waited for: use it where nobody else
-    /// writes, or where the last to commit may win.
+    /// Reads skip the hidden rows, and later compactions remove them. Tables that lie entirely in
+    /// the range are deleted without being read when the range delete is flushed. The call does not
+    /// wait for row locks of transactions: use it if there are no other writers in the range, or if
+    /// the last commit may win.
     ///
     /// # Errors
     ///
@@ -322,7 +335,8 @@ impl Keyspace {
         self.commit_one(|writes| writes.delete_range(self.tree.id, start, end))
     }
 
-    /// Removes every key that begins with `prefix`; the empty prefix removes everything. See [`Keyspace::delete_range`].
+    /// Removes every key that begins with `prefix`; an empty prefix removes everything. See
+    /// [`Keyspace::delete_range`].
     pub fn delete_prefix(&self, prefix: &[u8]) -> Result<()> {
         self.check()?;
         check_sizes(prefix, &[])?;
@@ -337,32 +351,34 @@ impl Keyspace {
         self.commit_one(|writes| writes.put(self.tree.id, key, kind, &value))
     }
 
-    /// Commits one operation, as durable as the database is.
+    /// Commits one operation with the durability of the database.
     fn commit_one(&self, add: impl FnOnce(&mut WriteSet)) -> Result<()> {
         let mut writes = WriteSet::default();
         add(&mut writes);
         self.db.commit_writes(&writes, &WriteOptions::default())
     }
 
-    /// Lets `filter` decide about rows whenever flushes and merges meet them, from the next one on; `None` ends that.
+    /// Sets the filter that decides about rows in flushes and compactions that start from now on;
+    /// `None` removes it.
     ///
-    /// It is not stored: set it after each opening. What it removes or replaces is so for every reader as soon as it is
-    /// merged, for open snapshots too, so use it for rows that nobody needs any more. Fails only with `KeyspaceDropped` and
-    /// `Closed`.
+    /// The filter is not stored: set it after each opening. Rows that it removes or replaces change
+    /// for every reader as soon as they are compacted, for open snapshots too, so use it only for
+    /// rows that are no longer needed. Fails only with `KeyspaceDropped` and `Closed`.
     pub fn set_compaction_filter(&self, filter: Option<Arc<dyn CompactionFilter>>) -> Result<()> {
         self.check()?;
         self.tree.set_compaction_filter(filter);
         Ok(())
     }
 
-    /// Merges everything from `start` (inclusive) to `end` (exclusive; `None` is the end of the keyspace) that was
-    /// committed before the call into the last level, and waits for it. Reads are cheapest then, and what was
-    /// overwritten or deleted gives its space back, as far as no open snapshot needs it.
+    /// Compacts everything from `start` (inclusive) to `end` (exclusive; `None` is the end of the
+    /// keyspace) that was committed before the call into the last level, and waits for it. Reads
+    /// are then cheapest. Overwritten and deleted rows give their space back unless an open
+    /// snapshot needs them.
     ///
-    /// Memtables are flushed first if this keyspace has rows there. The merge threads rewrite each group of tables that
-    /// the range reaches into and that has anything above its last level, or in it what only a released snapshot needed;
-    /// commits go on meanwhile. Where the device is
-    /// full the call waits until there is room.
+    /// Memtables are flushed first if this keyspace has rows there. The compaction threads rewrite
+    /// each group of tables that overlaps the range and has upper tables, or rows in its last level
+    /// that only a released snapshot needed. Commits go on meanwhile. If the device is full, the
+    /// call waits until there is space.
     ///
     /// # Errors
     ///
@@ -381,8 +397,8 @@ impl Keyspace {
         crate::compaction::compact_range(shared, &self.tree, start, end, upto)
     }
 
-    /// A cursor over the newest commit that is visible now. Reads nothing before its first move. Fails only with
-    /// `KeyspaceDropped` and `Closed`.
+    /// Opens a cursor over the newest commit visible now. Reads nothing before its first move.
+    /// Fails only with `KeyspaceDropped` and `Closed`.
     pub fn cursor(&self, options: CursorOptions) -> Result<Cursor> {
         self.check()?;
         let point = self.db.shared().read_points.register();

@@ -1,4 +1,5 @@
-//! What a keyspace declares at its creation. Stored in the manifest; filters and codecs never change results.
+//! Options that a keyspace declares at its creation. Stored in the manifest; filters and codecs
+//! never change results.
 
 use crate::base::VALUE_BYTES_MAX;
 use crate::base::coding::{Decoder, put_varint};
@@ -6,15 +7,15 @@ use crate::error::{Error, Result};
 use crate::keyspace::expiry::Expiry;
 use std::time::Duration;
 
-/// How stored blocks are compressed.
+/// Compression of stored blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// LZ4 in young tables, zstd level 1 in the last level.
+    /// LZ4 in upper tables, zstd level 1 in the last level.
     #[default]
     Adaptive,
-    /// LZ4 everywhere.
+    /// LZ4 in all tables.
     Lz4,
-    /// None anywhere: for data that is compressed already.
+    /// No compression: for data that is already compressed.
     None,
 }
 
@@ -23,19 +24,20 @@ pub enum Compression {
 pub struct KeyspaceOptions {
     /// Keep a Bloom filter of whole keys, so that point reads of absent keys touch no block.
     pub whole_key_filter: bool,
-    /// Keep a Bloom filter of this many leading key bytes, so that scans inside one such prefix skip tables that
-    /// hold nothing of it. Any scan stays exact, with or without it. At most 255.
+    /// Keep a Bloom filter of this many leading key bytes, so that scans within one such prefix
+    /// skip tables without rows of it. Scans are exact with or without it. At most 255.
     pub prefix_filter_bytes: Option<usize>,
-    /// Whether reads nearly always find their key: the last level then needs no whole-key filter.
+    /// Reads nearly always find their key: the last level then needs no whole-key filter.
     pub expect_hits: bool,
     /// Block compression.
     pub compression: Compression,
     /// Size in bytes at which a block is cut, before compression: 1 KiB to 64 KiB.
     pub block_bytes: usize,
-    /// Whether and when rows expire.
+    /// Expiry of rows.
     pub expiry: Expiry,
-    /// Values of at least this many bytes are stored apart from their keys, so that merges need not move them: 256 bytes
-    /// to 1 GiB; `None`: no value is. A read of one costs a read of its file, past the block cache.
+    /// Values of at least this many bytes are stored separately from their keys, so that
+    /// compactions need not rewrite them: 256 bytes to 1 GiB; `None`: no value is separated.
+    /// Reading a separated value costs a file read that bypasses the block cache.
     pub value_separation_bytes: Option<usize>,
 }
 
@@ -53,7 +55,8 @@ impl Default for KeyspaceOptions {
     }
 }
 
-// Tags of the stored form, stored for ever. Fields with an unknown tag above 127 are skipped, below refused.
+// Tags of the stored form, never to be changed. Fields with an unknown tag above 127 are skipped,
+// below refused.
 const TAG_FLAGS: u64 = 1;
 const TAG_PREFIX: u64 = 2;
 const TAG_COMPRESSION: u64 = 3;
@@ -94,7 +97,7 @@ impl KeyspaceOptions {
         Ok(())
     }
 
-    /// Tag, value pairs of varints; see `docs/format/manifest.md`.
+    /// Encodes the options as pairs of varints, tag and value; see `docs/format/manifest.md`.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
         let flags = if self.whole_key_filter {
@@ -131,7 +134,8 @@ impl KeyspaceOptions {
         out
     }
 
-    /// `None`: malformed, or a field that this build must know and does not.
+    /// Decodes the options. `None`: malformed, or a field with a tag that this build must know and
+    /// does not.
     pub(crate) fn decode(bytes: &[u8]) -> Option<KeyspaceOptions> {
         let mut options = KeyspaceOptions {
             whole_key_filter: false,

@@ -1,8 +1,9 @@
-//! The open cursors of one tree, so that what they hold of a replaced state can be taken from them while they rest.
+//! Open cursors of one tree: a resting cursor can be made to release a replaced state of the tree.
 //!
-//! A cursor whose caller sleeps cannot let go by itself. Whoever replaces the tree's state therefore asks every open
-//! cursor once, after the publication. One that is in a call at that moment is passed over: it finds the new state at
-//! its next call, or is asked again at the next publication, so that it holds at most what one call has seen.
+//! A cursor cannot release anything while its caller sleeps. After publishing a new state, the
+//! thread that replaced it therefore asks every open cursor once. It skips a cursor that is in a
+//! call at that moment. That cursor finds the new state at its next call, or is asked again at the
+//! next publication, so it retains at most the state of one call.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -11,19 +12,20 @@ use crossbeam_utils::CachePadded;
 
 use crate::cache::{COUNTER_SHARDS, thread_shard};
 
-/// Something that keeps a state of the tree between two calls.
+/// Object that keeps a state of the tree between two calls.
 pub(crate) trait Resting: Send + Sync {
-    /// Lets go of a state that was replaced, unless a call is in progress. Answers whether it had one. Never waits.
+    /// Releases a replaced state, unless a call is in progress. Returns true if it held one. Never
+    /// waits.
     fn let_go(&self) -> bool;
 }
 
-/// The open cursors of one tree.
+/// Open cursors of one tree.
 #[derive(Default)]
 pub(crate) struct OpenCursors {
-    /// By the threads that opened them: two threads that open cursors all the time share no cache line. Each guards
-    /// its list, for a push or a removal, and for a copy of the list; nothing is locked under it.
-    /// Allocated with the first cursor, each shard with its first one, so that thousands of keyspaces without any take
-    /// little.
+    /// Sharded by the thread that opened the cursor: two threads that open cursors all the time
+    /// share no cache line. Each mutex guards its list, for a push, a removal or a copy of the
+    /// list; nothing is locked under it. The array is allocated with the first cursor, and each
+    /// shard with its first one, so that thousands of keyspaces without cursors take little memory.
     shards: OnceLock<Box<[OnceLock<Box<Shard>>; COUNTER_SHARDS]>>,
 }
 
@@ -32,11 +34,11 @@ type Shard = CachePadded<Mutex<Slots>>;
 #[derive(Default)]
 struct Slots {
     cursors: Vec<Option<Weak<dyn Resting>>>,
-    /// Places in `cursors` that hold none.
+    /// Free slots in `cursors`.
     free: Vec<u32>,
 }
 
-/// Where a cursor stands in the list; given back to [`OpenCursors::close`].
+/// Slot of a cursor in the list; passed to [`OpenCursors::close`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OpenCursor {
     shard: u32,
@@ -72,8 +74,9 @@ impl OpenCursors {
         shards[shard].get_or_init(Box::default)
     }
 
-    /// Has every cursor that rests let go of a replaced state. Returns how many had one. Costs a look at every open
-    /// cursor; memory and files are freed here, so call it without a lock that anybody waits for.
+    /// Makes every resting cursor release a replaced state. Returns the number of cursors that held
+    /// one. Visits every open cursor; memory and files are freed here, so call it without a lock
+    /// that other threads wait for.
     pub fn release(&self) -> u64 {
         let mut released = 0;
         let shards = self

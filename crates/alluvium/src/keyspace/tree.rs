@@ -1,8 +1,8 @@
-//! The tree of one keyspace as readers see it: memtables and tables, published by one atomic store.
+//! Tree of one keyspace as readers see it: memtables and tables, published by one atomic store.
 //!
-//! Readers load the [`TreeState`] after they registered their read point (see `read_points`), so it holds
-//! everything at or below that point. Writers of the state (rotation by the commit leader, flush, compaction) take
-//! `change`, copy the state, change the copy and publish it.
+//! Readers load the [`TreeState`] after they register their read point (see `read_points`), so it
+//! holds everything at or below that point. Writers of the state (sealing by the commit leader,
+//! flush, compaction) take `change`, copy the state, change the copy and publish it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -27,53 +27,57 @@ use crate::metrics::TreeCounters;
 use crate::table::{BlockEntry, Lookup, OnMiss, Table, ValueFiles};
 use crate::version::group::Version;
 
-/// Everything of a keyspace that a read looks at, newest first.
+/// Everything of a keyspace that reads search, newest first.
 #[derive(Clone)]
 pub(crate) struct TreeState {
-    /// Takes the writes. `None` from a seal to the next write: thousands of keyspaces that are not written to have none.
+    /// Memtable that receives the writes. `None` between a seal and the next write, so that
+    /// thousands of idle keyspaces have none.
     pub active: Option<Arc<TreeMemtable>>,
-    /// Waiting for their flush, newest first.
+    /// Sealed memtables that wait for their flush, newest first.
     pub sealed: Vec<Arc<TreeMemtable>>,
-    /// The tables.
+    /// Groups and tables.
     pub version: Arc<Version>,
-    /// The keyspace's.
+    /// Counters of the keyspace.
     pub counters: Arc<TreeCounters>,
 }
 
-/// One keyspace's data, shared by its handles, cursors and the background jobs.
+/// Data of one keyspace, shared by its handles, cursors and background jobs.
 pub(crate) struct Tree {
     pub id: KeyspaceId,
     pub name: String,
-    /// Replaced as a whole by a change of options. Whatever is built under the old ones says so itself: memtables and
-    /// tables know what their filters are of.
+    /// Replaced as a whole by a change of options. Memtables and tables built under the old options
+    /// record the keys that their filters cover.
     options: ArcSwap<KeyspaceOptions>,
-    /// Whether stored values end with a time. For good: it is how values are read.
+    /// True if stored values end with an expiry time. Never changes, because it determines how
+    /// values are decoded.
     pub stores_expiry: bool,
     pub counters: Arc<TreeCounters>,
     state: ArcSwap<TreeState>,
-    /// Serialises changes of `state`. Below every other lock of the engine: nothing is locked under it.
+    /// Serializes changes of `state`. A leaf of the engine's lock order: nothing is locked under
+    /// it.
     change: Mutex<()>,
-    /// Counts publications, so that a cursor sees cheaply that its sources are no longer the newest. Stored with
-    /// Release after `state`; a cursor's Acquire load pairs with it.
+    /// Number of publications, so that a cursor can check cheaply if its sources are still the
+    /// newest. Stored with Release after `state`; a cursor's Acquire load pairs with it.
     publications: AtomicU64,
-    /// Set once, when the keyspace is dropped. Read before every operation; stale reads are caught by the leader.
+    /// Set once, when the keyspace is dropped. Read before every operation; the leader catches
+    /// stale reads.
     dropped: AtomicBool,
-    /// The open cursors, which are asked to let go of a state that was replaced.
+    /// Open cursors; each is asked to release a replaced state.
     pub cursors: OpenCursors,
-    /// Where readers have met nothing but deleted rows.
+    /// Key ranges in which readers met only deleted rows.
     pub dead: DeadSpace,
-    /// Judges rows in merges. Guards nothing else; taken by itself.
+    /// Compaction filter. The mutex guards nothing else and is taken without any other lock.
     filter: Mutex<Option<Arc<dyn CompactionFilter>>>,
-    /// The most bytes that a memtable is expected to hold, to size its filter. Relaxed: a hint.
+    /// Maximum expected bytes of a memtable, to size its filter. Relaxed: a hint.
     memtable_bytes: AtomicUsize,
-    /// The bytes of the memtable that was sealed last; 0 before the first. Relaxed: a hint.
+    /// Bytes of the last sealed memtable; 0 before the first. Relaxed: a hint.
     sealed_bytes: AtomicUsize,
-    /// Where memtables are charged.
+    /// Account that memtables are charged to.
     cache: Arc<Cache>,
 }
 
-/// The memory of a keyspace without rows and tables: this tree, its place in the lists of keyspaces and in the state of the
-/// manifest. Measured by `examples/many_keyspaces`.
+/// Memory of a keyspace without rows and tables: this tree and its entries in the lists of
+/// keyspaces and the state of the manifest. Measured by `examples/many_keyspaces`.
 const OVERHEAD_BYTES: usize = 1792;
 
 impl Drop for Tree {
@@ -117,34 +121,34 @@ impl Tree {
         }
     }
 
-    /// The options of what is built from now on.
+    /// Returns the options for everything built from now on.
     pub fn options(&self) -> Arc<KeyspaceOptions> {
         self.options.load_full()
     }
 
-    /// Changes the options. The manifest knows them already.
+    /// Changes the options. The manifest already has them.
     pub fn set_options(&self, options: KeyspaceOptions) {
         self.options.store(Arc::new(options));
     }
 
-    /// Expects memtables of up to this size from now on.
+    /// Sets the expected maximum size of new memtables.
     pub fn set_memtable_bytes(&self, bytes: usize) {
         self.memtable_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// The current state, for the length of one call.
+    /// Returns the current state, for the duration of one call.
     pub fn load(&self) -> arc_swap::Guard<Arc<TreeState>> {
         step();
         self.state.load()
     }
 
-    /// The current state, to keep.
+    /// Returns the current state, to keep.
     pub fn load_full(&self) -> Arc<TreeState> {
         step();
         self.state.load_full()
     }
 
-    /// How often the state was replaced.
+    /// Returns the number of times the state was replaced.
     pub fn publications(&self) -> u64 {
         self.publications.load(Ordering::Acquire)
     }
@@ -153,8 +157,9 @@ impl Tree {
         self.dropped.load(Ordering::Acquire)
     }
 
-    /// Refuses once the keyspace was dropped. Asked after a state was loaded, it proves that the state was not the
-    /// empty one of a dropped keyspace: the mark is set before that state is published.
+    /// Returns an error if the keyspace was dropped. Called after loading a state, it proves that
+    /// the state was not the empty one of a dropped keyspace: the mark is set before that state is
+    /// published.
     pub fn check(&self) -> Result<()> {
         if self.is_dropped() {
             return Err(Error::KeyspaceDropped(self.name.clone()));
@@ -166,7 +171,7 @@ impl Tree {
         self.dropped.store(true, Ordering::Release);
     }
 
-    /// What ends rows in a merge that begins now.
+    /// Returns the expiry cutoff and compaction filter for a compaction that starts now.
     pub fn retire(&self, clock: &ReadClock, values: &ValueFiles) -> Retire {
         let expires = self.stores_expiry;
         let expired_for_all = expires.then(|| clock.expired_for_all());
@@ -174,7 +179,7 @@ impl Tree {
         Retire::new(&self.name, expired_for_all, filter, values)
     }
 
-    /// Replaces the compaction filter for merges that begin later.
+    /// Replaces the compaction filter for compactions that start later.
     pub fn set_compaction_filter(&self, filter: Option<Arc<dyn CompactionFilter>>) {
         *self.filter.lock() = filter;
     }
@@ -191,13 +196,13 @@ impl Tree {
         result
     }
 
-    /// Has cursors look whether they may still read: at their next call they ask the database first.
+    /// Makes cursors check if they may still read: at their next call they ask the database first.
     pub fn recall_cursors(&self) {
         self.publications.fetch_add(1, Ordering::Release);
         self.cursors.release();
     }
 
-    /// Seals the active memtable, if anything was written to it, and returns it.
+    /// Seals the active memtable and returns it, if it is not empty.
     pub fn seal(&self) -> Option<Arc<TreeMemtable>> {
         {
             let state = self.load();
@@ -213,8 +218,8 @@ impl Tree {
         Some(sealed)
     }
 
-    /// Makes an active memtable where there is none, for the commit leader, which is about to write one of `keyspaces`.
-    /// Returns the bytes of memory that it takes.
+    /// Creates an active memtable for the commit leader, which is about to write one of
+    /// `keyspaces`. Returns the bytes of memory that it takes.
     pub fn activate(&self, keyspaces: usize) -> usize {
         let written = self.sealed_bytes.load(Ordering::Relaxed);
         let most = self.memtable_bytes.load(Ordering::Relaxed);
@@ -226,18 +231,20 @@ impl Tree {
     }
 }
 
-/// The hash of the part of `key` that the memtable's prefix filter covers: short keys are hashed whole.
+/// Hash of the part of `key` that the memtable's prefix filter covers: short keys are hashed whole.
 pub(crate) fn prefix_hash(memtable: &Memtable, key: &[u8]) -> Option<u64> {
     let bytes = memtable.prefix_bytes()?;
     Some(checksum::key_hash(&key[..bytes.min(key.len())]))
 }
 
-/// So many keyspaces may each expect to fill a whole generation of memtables, when nothing is known of them.
+/// Number of keyspaces without history that may each expect to fill a whole generation of
+/// memtables.
 const FULL_GENERATIONS: usize = 16;
 
-/// The bytes that a keyspace is expected to write in the next generation. Twice the bytes of the last one: a filter that is
-/// too small says nothing, and one that is too large takes memory in each of many keyspaces. Before the first one, a share
-/// of `most` that bounds the filters of any number of keyspaces together.
+/// Returns the bytes that a keyspace is expected to write in the next generation: twice the bytes
+/// of the last one. A filter that is too small filters nothing, and one that is too large wastes
+/// memory in each of many keyspaces. Before the first generation it is a share of `most`, which
+/// bounds the filters of all keyspaces together.
 fn expected_bytes(written: usize, most: usize, keyspaces: usize) -> usize {
     match written {
         0 => (most / keyspaces.max(1))
@@ -257,8 +264,9 @@ fn new_memtable(options: &KeyspaceOptions, bytes: usize, cache: &Arc<Cache>) -> 
 }
 
 impl TreeState {
-    /// The newest version of `key` at or below `read_point`; `Ok(None)` also for a deleted key. `read` runs while
-    /// the value is in place. `None` where [`OnMiss::Prefetch`] has met something that is not in memory.
+    /// Runs `read` on the newest version of `key` at or below `read_point`, in place; on `None` if
+    /// it is absent or deleted. Returns `None` if [`OnMiss::Prefetch`] met a block or value that is
+    /// not in memory.
     pub fn get<R>(
         &self,
         key: &[u8],
@@ -320,8 +328,8 @@ impl TreeState {
         Ok(Some(read(None)))
     }
 
-    /// The newest sequence number at which `key` was written after `snapshot`, if it was. Sources without anything
-    /// that new are not asked, so that a blind write seldom reads a block.
+    /// Returns the newest sequence number at which `key` was written after `snapshot`, if any.
+    /// Sources without such new rows are skipped, so that a blind write seldom reads a block.
     pub fn written_after(&self, key: &[u8], snapshot: SeqNo) -> Result<Option<SeqNo>> {
         let hash = checksum::key_hash(key);
         for memtable in self.memtables() {
@@ -353,9 +361,9 @@ impl TreeState {
         Ok(None)
     }
 
-    /// A key from `start` to `end` (exclusive; `None`: all the rest) that was written after `snapshot`, if there is
-    /// one. Sources without anything that new are not asked; of the others the range is walked, so this costs at
-    /// most what a scan of the range costs.
+    /// Returns a key from `start` to `end` (exclusive; `None`: the end of the keyspace) written
+    /// after `snapshot`, if any. Sources without such new rows are skipped; the range is walked in
+    /// the others, so this costs at most a scan of the range.
     pub fn range_written_after(
         &self,
         start: &[u8],
@@ -403,24 +411,24 @@ impl TreeState {
         Ok(None)
     }
 
-    /// Its memtables, newest first.
+    /// Returns the memtables, newest first.
     pub fn memtables(&self) -> impl Iterator<Item = &Arc<TreeMemtable>> {
         self.active.iter().chain(&self.sealed)
     }
 
-    /// Whether any row is in memory only.
+    /// Returns true if any row is only in memory.
     pub fn has_memtable_rows(&self) -> bool {
         let written = |active: &Arc<TreeMemtable>| !active.is_empty();
         self.active.as_ref().is_some_and(written) || !self.sealed.is_empty()
     }
 
-    /// Bytes of all its memtables.
+    /// Returns the bytes of all memtables.
     pub fn memtable_bytes(&self) -> usize {
         self.memtables().map(|m| m.bytes()).sum()
     }
 }
 
-/// As [`TreeState::range_written_after`] for one table.
+/// As [`TreeState::range_written_after`], for one table.
 fn table_written_after(
     table: &Arc<Table>,
     start: &[u8],
@@ -446,7 +454,7 @@ fn table_written_after(
     Ok(None)
 }
 
-/// The value of a live entry of `table`.
+/// Returns the value of a live entry of `table`.
 fn found_in<'a>(table: &Table, entry: &BlockEntry<'a>) -> Result<FoundIn<'a>> {
     let stored = entry.value();
     match entry.kind().is_pointer() {

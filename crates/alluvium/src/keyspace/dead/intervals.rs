@@ -1,7 +1,8 @@
-//! Intervals of keys that have no key in common, in order, within a limit of memory.
+//! Ordered set of disjoint key intervals within a memory limit.
 //!
-//! An index whose entries are deleted at the low end of each of its values has as many dead heads as it has values, and
-//! readers come to them in any order: so a look costs a descent, and there is room for thousands.
+//! An index whose entries are deleted at the low end of each of its values has one dead interval
+//! for each value, and readers visit them in any order. So a lookup costs one tree descent, and
+//! there is room for thousands.
 
 use std::collections::BTreeMap;
 use std::mem::size_of;
@@ -9,10 +10,12 @@ use std::ops::Bound;
 
 use crate::base::SeqNo;
 
-/// What the intervals of one tree may take in bytes, keys included; one is kept whatever it takes.
+/// Memory limit for the intervals of one tree, in bytes, keys included. A single interval is kept
+/// even if it is larger.
 const BYTES_MAX: usize = 512 << 10;
 
-/// Keys from `start` (inclusive) to `end` (exclusive; `None`: no end), dead for every read point from `since` on.
+/// Keys from `start` (inclusive) to `end` (exclusive; `None`: no end), dead for read points at or
+/// after `since`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Interval {
     pub start: Vec<u8>,
@@ -20,12 +23,12 @@ pub(super) struct Interval {
     pub since: SeqNo,
 }
 
-/// See the module. Two intervals do not even border each other.
+/// Disjoint intervals by their start. No two of them share a border.
 #[derive(Default)]
 pub(super) struct Intervals {
     by_start: BTreeMap<Vec<u8>, Rest>,
     bytes: usize,
-    /// The start of the interval that made room last: the next one behind it is the next to go.
+    /// Start of the interval that was evicted last; the next one in key order is evicted next.
     hand: Vec<u8>,
 }
 
@@ -44,26 +47,26 @@ impl Interval {
     }
 }
 
-/// Whether a key lies before an end.
+/// Returns true if a key lies before an end.
 fn is_before(key: &[u8], end: Option<&[u8]>) -> bool {
     end.is_none_or(|end| key < end)
 }
 
-/// The memory of an interval.
+/// Returns the memory of an interval.
 fn bytes_of(start: &[u8], end: Option<&[u8]>) -> usize {
     size_of::<Vec<u8>>() + size_of::<Rest>() + start.len() + end.map_or(0, <[u8]>::len)
 }
 
 impl Intervals {
-    /// The end of the interval that holds `key`, if readers at `read_point` may pass over it.
+    /// Returns the end of the interval that holds `key`, if readers at `read_point` may skip it.
     pub fn end_around(&self, key: &[u8], read_point: SeqNo) -> Option<Option<&[u8]>> {
         let (_, rest) = self.last_from(Bound::Included(key))?;
         let end = rest.end.as_deref();
         (is_before(key, end) && rest.since <= read_point).then_some(end)
     }
 
-    /// The start of the interval that reaches from below `before` up to it or beyond, if readers at `read_point` may pass
-    /// over it. `None` is behind all keys.
+    /// Returns the start of the interval that extends from below `before` to it or beyond, if
+    /// readers at `read_point` may skip it. `None` for `before` is after all keys.
     pub fn start_before(&self, before: Option<&[u8]>, read_point: SeqNo) -> Option<&[u8]> {
         let bound = before.map_or(Bound::Unbounded, Bound::Excluded);
         let (start, rest) = self.last_from(bound)?;
@@ -75,15 +78,16 @@ impl Intervals {
         (reaches && rest.since <= read_point).then_some(start)
     }
 
-    /// Adds an interval. What it touches becomes part of it, for readers as new as both.
+    /// Adds an interval and joins it with every interval that it touches; the result holds for
+    /// readers as new as all of them.
     pub fn add(&mut self, mut new: Interval) {
-        // Ends: each turn takes one out.
+        // Terminates: each iteration removes one interval.
         loop {
             let bound = new.end.as_deref().map_or(Bound::Unbounded, Bound::Included);
             let Some((start, rest)) = self.last_from(bound) else {
                 break;
             };
-            // Those before it end before it begins.
+            // All earlier intervals end even before this one.
             if rest.end.as_deref().is_some_and(|end| end < &new.start[..]) {
                 break;
             }
@@ -102,7 +106,7 @@ impl Intervals {
         self.by_start.insert(new.start, Rest { end, since });
     }
 
-    /// Takes a key out of the interval around it: what lies before the key stays.
+    /// Takes a key out of the interval around it; the part before the key stays.
     pub fn cut(&mut self, key: &[u8]) {
         let around = (Bound::Unbounded, Bound::Included(key));
         let Some((start, rest)) = self.by_start.range_mut::<[u8], _>(around).next_back() else {
@@ -118,21 +122,21 @@ impl Intervals {
         let old = rest.end.replace(key.to_vec());
         self.bytes -= old.map_or(0, |old| old.len());
         self.bytes += key.len();
-        // A key may be longer than the end that it replaces.
+        // The key may be longer than the end that it replaces.
         while self.bytes > BYTES_MAX && self.by_start.len() > 1 && self.make_room() {}
     }
 
-    /// The memory of all of them.
+    /// Returns the memory of all intervals.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes all of them out.
+    /// Removes all intervals.
     pub fn clear(&mut self) {
         *self = Intervals::default();
     }
 
-    /// The interval with the largest start within a bound.
+    /// Returns the interval with the largest start within a bound.
     fn last_from(&self, bound: Bound<&[u8]>) -> Option<(&[u8], &Rest)> {
         let all = (Bound::Unbounded, bound);
         let last = self.by_start.range::<[u8], _>(all).next_back();
@@ -145,7 +149,7 @@ impl Intervals {
         Some(rest)
     }
 
-    /// Takes one out, each in its turn. Whether there was one.
+    /// Evicts one interval, in round-robin order. Returns false if there is none.
     fn make_room(&mut self) -> bool {
         let behind = (Bound::Excluded(&self.hand[..]), Bound::Unbounded);
         let next = self.by_start.range::<[u8], _>(behind).next();
@@ -158,7 +162,7 @@ impl Intervals {
         true
     }
 
-    /// All of them in order.
+    /// Returns all intervals in order.
     #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = Interval> {
         self.by_start.iter().map(|(start, rest)| Interval {
@@ -173,7 +177,7 @@ impl Intervals {
 mod tests {
     use super::*;
 
-    /// For each of 64 one-byte keys from which read point on it is dead, 0 where it is not.
+    /// First read point at which each of 64 one-byte keys is dead; 0 if it is not.
     type Model = [SeqNo; 64];
 
     fn interval(start: u8, end: Option<u8>, since: SeqNo) -> Interval {
@@ -218,7 +222,7 @@ mod tests {
                 if below(3) == 0 {
                     let key = below(64) as u8;
                     all.cut(&[key]);
-                    // The rest of its interval goes with it.
+                    // The rest of its interval is removed with it.
                     let rest = model[usize::from(key)..].iter_mut();
                     rest.take_while(|s| **s > 0).for_each(|s| *s = 0);
                 } else {
@@ -239,7 +243,7 @@ mod tests {
         }
     }
 
-    /// As [`Intervals::add`]: the runs that touch `start..end` become one, as new as the newest.
+    /// As [`Intervals::add`]: the runs that touch `start..end` become one, with the newest `since`.
     fn join(model: &mut Model, start: usize, end: usize, since: SeqNo) {
         let before = model[..start].iter().rev().take_while(|s| **s > 0).count();
         let behind = model[end..].iter().take_while(|s| **s > 0).count();
@@ -264,7 +268,7 @@ mod tests {
         assert!(kept > 3_000, "{kept} kept");
         assert!(all.end_around(&key(19_999, 0), 1).is_some());
         assert!(all.end_around(&key(0, 0), 1).is_none());
-        // One that is larger than all may be is kept alone.
+        // An interval above the limit is kept alone.
         all.add(Interval {
             start: vec![0xFF; BYTES_MAX],
             end: None,
