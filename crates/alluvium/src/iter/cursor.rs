@@ -1,7 +1,8 @@
-//! The public cursor: rows of one keyspace at one read point, in both directions.
+//! Public cursor: rows of one keyspace at one read point, in both directions.
 //!
-//! What pins memtables and tables is behind a mutex of the cursor's own, and the engine may take it while no call is in
-//! progress: see `keyspace/resting.rs`. What the caller may look at between two calls, the row, is apart from it.
+//! The references that pin memtables and tables are guarded by a mutex of the cursor, and the
+//! engine may take them while no call is in progress: see `keyspace/resting.rs`. The row that the
+//! caller reads between two calls is stored separately.
 
 use std::sync::{Arc, Weak};
 
@@ -21,20 +22,20 @@ use crate::table::PinnedValue;
 use crate::txn::read_set::{CursorReads, ReadSet};
 use crate::txn::write_cursor::WriteCursor;
 
-/// Which rows a cursor sees. The default is all.
+/// Rows that a cursor shows. The default is all.
 #[derive(Debug, Clone, Default)]
 pub struct CursorOptions {
     /// First key, inclusive; empty is the start of the keyspace.
     pub start: Vec<u8>,
     /// End, exclusive; `None` is the end of the keyspace.
     pub end: Option<Vec<u8>>,
-    /// Whether only keys are wanted: then values that are stored apart are not read, and [`Cursor::value`] is empty.
+    /// Show keys only: separated values are not read, and [`Cursor::value`] is empty.
     pub keys_only: bool,
 }
 
 impl CursorOptions {
-    /// All rows whose keys start with `prefix`. Where the prefix is at least as long as
-    /// [`crate::KeyspaceOptions::prefix_filter_bytes`], filters skip what holds nothing of it.
+    /// Selects all rows whose keys start with `prefix`. If the prefix is at least as long as
+    /// [`crate::KeyspaceOptions::prefix_filter_bytes`], filters skip tables without rows of it.
     pub fn prefix(prefix: &[u8]) -> CursorOptions {
         let bounds = Bounds::prefix(prefix);
         CursorOptions {
@@ -44,7 +45,7 @@ impl CursorOptions {
         }
     }
 
-    /// Rows from `start` (inclusive) to `end` (exclusive).
+    /// Selects rows from `start` (inclusive) to `end` (exclusive).
     pub fn range(start: &[u8], end: &[u8]) -> CursorOptions {
         CursorOptions {
             start: start.to_vec(),
@@ -54,22 +55,24 @@ impl CursorOptions {
     }
 }
 
-/// A position in a keyspace at a fixed read point. Owned and `Send`; keeps the database open.
+/// Position in a keyspace at a fixed read point. Owned and `Send`; keeps the database open.
 ///
-/// Starts before the first row: call a `seek` first. A call that finds a row returns `Ok(true)`; then
-/// [`Cursor::key`] and [`Cursor::value`] give it. While idle it keeps the versions that its read point needs from being
-/// merged away, and its row in memory; memtables and tables that were replaced meanwhile are taken from it, and its next
-/// call finds its place again.
+/// Starts before the first row: call a `seek` first. A call that finds a row returns `Ok(true)`;
+/// then [`Cursor::key`] and [`Cursor::value`] return the row. An idle cursor keeps the versions
+/// that its read point needs from being compacted away, and its row in memory. It does not keep
+/// replaced memtables and tables: the engine takes them, and the next call seeks to the position
+/// again.
 ///
 /// # Errors
 ///
-/// Every move may meet `Corruption` and `Io` from the files that it reads, and `KeyspaceDropped` and `Closed`. After an
-/// error the cursor is on no row: seek again.
+/// Every move may return `Corruption` and `Io` from the files that it reads, and `KeyspaceDropped`
+/// and `Closed`. After an error the cursor is on no row: seek again.
 ///
 /// # Cost
 ///
-/// A seek searches the memtables and the tables of one group that filters do not rule out; a move is a step in one of
-/// them. Deleted rows that are not merged away are stepped over, unless an earlier scan has found their range empty.
+/// A seek searches the memtables and the tables of one group that filters do not rule out; a move
+/// is a step in one of them. Deleted rows that are not compacted away are stepped over, unless an
+/// earlier scan found their range empty.
 ///
 /// ```
 /// use alluvium::{CursorOptions, Database, KeyspaceOptions, Options};
@@ -92,27 +95,28 @@ impl CursorOptions {
 /// ```
 pub struct Cursor {
     keyspace: Keyspace,
-    /// The row that the caller sees.
+    /// Row that the caller sees.
     row: HeldRow,
     held: Owned<Held>,
 }
 
-/// All that the cursor shares with the database or with its transaction.
+/// State that the cursor shares with the database or with its transaction.
 struct Held {
     point: ReadPoint,
-    /// Keeps what has not expired for this cursor from being merged away.
+    /// Keeps rows that have not expired for this cursor from being compacted away.
     _time: HeldTime,
     sources: Arc<RestingMerge>,
-    /// Among the tree's open cursors.
+    /// Slot in the tree's list of open cursors.
     open: OpenCursor,
-    /// Notes what it reads for a transaction that must find it unchanged at its commit.
+    /// Records the cursor's reads for a transaction that must find them unchanged at its commit.
     reads: Option<CursorReads>,
 }
 
-/// The merge of a cursor, which the engine may take its state from while the cursor rests.
+/// Merge of a cursor; the engine may take its state while the cursor rests.
 struct RestingMerge {
-    /// Guards the merge. A call of the cursor holds it for its length, I/O included; background threads only try it, and
-    /// keep it for a few moves of pointers. A leaf for them; under a cursor's call come what sources lock.
+    /// Guards the merge. A call of the cursor holds it for its whole duration, I/O included.
+    /// Background threads only try it, and hold it for a few pointer moves. For them it is a leaf;
+    /// in a cursor's call, the locks of sources come after it.
     merge: Mutex<MergeCursor>,
 }
 
@@ -123,7 +127,7 @@ impl Resting for RestingMerge {
         };
         let held = merge.is_stale().then(|| merge.take_state()).flatten();
         drop(merge);
-        // Freed when nobody can wait for the mutex any more.
+        // Freed after the mutex is released, so that no thread waits for it.
         held.is_some()
     }
 }
@@ -173,7 +177,7 @@ impl Cursor {
         }
     }
 
-    /// As [`Cursor::new`], noting in `reads` what is read.
+    /// As [`Cursor::new`], and records reads in `reads`.
     pub(crate) fn tracked(
         keyspace: Keyspace,
         point: ReadPoint,
@@ -189,7 +193,7 @@ impl Cursor {
         cursor
     }
 
-    /// Makes a move and shows where it ended.
+    /// Moves and shows the resulting row.
     fn go(
         &mut self,
         mv: impl FnOnce(&mut MergeCursor, &Keyspace, &HeldRow) -> Result<bool>,
@@ -204,7 +208,7 @@ impl Cursor {
             Ok(true) => merge.show(&mut self.row),
             Ok(false) | Err(_) => self.row.clear(),
         }
-        // Whoever replaced the state during the call has found the merge in use.
+        // A thread that replaced the state during the call found the merge in use.
         let replaced = merge.is_stale().then(|| merge.take_state());
         drop(merge);
         drop(replaced);
@@ -249,7 +253,7 @@ impl Cursor {
         self.seek_back(None)
     }
 
-    /// Moves to the next row; from before the first call or past an end it finds none.
+    /// Moves to the next row; finds none before the first seek or past an end.
     #[expect(
         clippy::should_implement_trait,
         reason = "rows are borrowed and errors are returned"
@@ -289,27 +293,28 @@ impl Cursor {
         Ok(found)
     }
 
-    /// Whether the cursor is on a row.
+    /// Returns true if the cursor is on a row.
     pub fn valid(&self) -> bool {
         self.row.is_row()
     }
 
-    /// The current key. Panics where the cursor is not on a row.
+    /// Returns the current key. Panics if the cursor is not on a row.
     pub fn key(&self) -> &[u8] {
         self.row.key()
     }
 
-    /// The current value. Panics where the cursor is not on a row.
+    /// Returns the current value. Panics if the cursor is not on a row.
     pub fn value(&self) -> &[u8] {
         self.row.value()
     }
 
-    /// The current value, to keep after the cursor moves. Panics where the cursor is not on a row.
+    /// Returns the current value, to keep after the cursor moves. Panics if the cursor is not on a
+    /// row.
     pub fn pin_value(&self) -> PinnedValue {
         self.row.pin_value()
     }
 
-    /// The commit that the cursor shows.
+    /// Returns the sequence number of the commit that the cursor shows.
     pub fn seqno(&self) -> crate::base::SeqNo {
         self.held.point.seqno()
     }
@@ -359,7 +364,7 @@ mod tests {
             assert!(cursor.prev().expect("prev"));
             assert_eq!((cursor.key(), cursor.value()), (&b"a"[..], &[round; 9][..]));
         }
-        // Background threads hold states too, for a moment.
+        // Background threads also hold states for a moment.
         db.close().expect("close");
         for (memtable, version) in &held {
             assert!(memtable.upgrade().is_none() && version.upgrade().is_none());

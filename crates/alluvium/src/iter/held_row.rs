@@ -1,35 +1,38 @@
-//! The row that a cursor shows, apart from the sources in which it was found: those may be taken from the cursor while
-//! its caller still looks at the row. A value in a block of a table keeps that one block; keys, and what lies in
-//! memtables and write sets, are copied into buffers that are used again for the next row.
+//! Row that a cursor shows, separate from the sources it was found in: the engine may take those
+//! from the cursor while its caller still reads the row. A value in a block keeps only that block.
+//! Keys, and values from memtables and write sets, are copied into buffers that are reused for the
+//! next row.
 
 use crate::table::{BlockValue, PinnedValue};
 
-/// See the module.
+/// Key and value of a row, valid without its source.
 #[derive(Default)]
 pub(super) struct HeldRow {
     key: Vec<u8>,
     value: Value,
     copied: Vec<u8>,
-    /// Keeps the block of an earlier row for the next, so that its count changes once a block and not once a row.
+    /// Keeps the block of an earlier row for the next one, so that its reference count changes once
+    /// per block, not per row.
     in_block: BlockValue,
-    /// How many bytes at the end of the stored value are not the caller's.
+    /// Number of bytes at the end of the stored value that are not part of the caller's value.
     hidden_bytes: usize,
 }
 
-/// Where the value is.
+/// Location of the value.
 #[derive(Default)]
 enum Value {
-    /// Nowhere: there is no row.
+    /// There is no row.
     #[default]
     None,
     Copied,
     InBlock,
-    /// Read from where it is stored apart.
+    /// Read from a value file.
     Separated(PinnedValue),
 }
 
 impl HeldRow {
-    /// A holder of rows whose stored values end with so many bytes of the engine's own.
+    /// Creates a holder of rows whose stored values end with `hidden_bytes` bytes used by the
+    /// engine.
     pub fn new(hidden_bytes: usize) -> HeldRow {
         HeldRow {
             hidden_bytes,
@@ -37,13 +40,13 @@ impl HeldRow {
         }
     }
 
-    /// Holds no row any more, nor anything of the last one but its key.
+    /// Releases the row; of the last row only the key buffer remains.
     pub fn clear(&mut self) {
         self.value = Value::None;
         self.in_block.clear();
     }
 
-    /// Holds a row with this key, and a value that is copied.
+    /// Holds a row with this key and a copy of the value.
     pub fn copy(&mut self, key: &[u8], value: &[u8]) {
         self.set_key(key);
         self.copied.clear();
@@ -51,14 +54,14 @@ impl HeldRow {
         self.value = Value::Copied;
     }
 
-    /// Holds a row with this key, and the value that `hold` finds in a block.
+    /// Holds a row with this key and the value that `hold` finds in a block.
     pub fn in_block(&mut self, key: &[u8], hold: impl FnOnce(&mut BlockValue)) {
         self.set_key(key);
         hold(&mut self.in_block);
         self.value = Value::InBlock;
     }
 
-    /// Holds a row with this key and a value that was stored apart.
+    /// Holds a row with this key and a separated value.
     pub fn separated(&mut self, key: &[u8], value: PinnedValue) {
         self.set_key(key);
         self.value = Value::Separated(value);
@@ -73,13 +76,13 @@ impl HeldRow {
         !matches!(self.value, Value::None)
     }
 
-    /// The key. Panics where there is no row.
+    /// Returns the key. Panics if there is no row.
     pub fn key(&self) -> &[u8] {
         assert!(self.is_row(), "the cursor is not on a row");
         &self.key
     }
 
-    /// The value. Panics where there is no row.
+    /// Returns the value. Panics if there is no row.
     pub fn value(&self) -> &[u8] {
         let stored = match &self.value {
             Value::None => panic!("the cursor is not on a row"),
@@ -90,7 +93,7 @@ impl HeldRow {
         &stored[..stored.len().saturating_sub(self.hidden_bytes)]
     }
 
-    /// The value, for as long as the caller likes. Panics where there is no row.
+    /// Returns the value, for as long as the caller likes. Panics if there is no row.
     pub fn pin_value(&self) -> PinnedValue {
         let stored = match &self.value {
             Value::None => panic!("the cursor is not on a row"),

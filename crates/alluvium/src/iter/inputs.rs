@@ -1,9 +1,10 @@
-//! What a merge reads from: the memtables of its tree's state, which span the keyspace, and the tables of one group after
-//! the other. The order of rows is the business of `merge`.
+//! Inputs of a merge: the memtables of its tree's state, which span the keyspace, and the tables of
+//! one group at a time. `merge` is responsible for the order of rows.
 //!
-//! A merge takes the tree's state at its first seek. When that was replaced meanwhile, it takes the new one at the next
-//! seek; and [`MergeCursor::take_state`] makes it let go between two calls, for a cursor that rests. Either way its user
-//! seeks again from the key of its last row: the read point has kept what was visible there.
+//! A merge takes the tree's state at its first seek, and the newest one at a later seek if it was
+//! replaced meanwhile. [`MergeCursor::take_state`] makes a resting cursor release its state between
+//! two calls. In both cases the user of the merge seeks again from the key of its last row: the
+//! read point keeps all rows visible there.
 
 use std::sync::Arc;
 
@@ -17,27 +18,27 @@ use crate::range_deletes::{Deleted, RangeDeletes, RangeHistory};
 use crate::table::TableCursor;
 use crate::version::group::{ScanCost, Version};
 
-/// No count of publications.
+/// Value of `publications` without a state.
 pub(super) const NO_STATE: u64 = u64::MAX;
 
-/// Why there is a state wherever sources are looked at.
+/// Message for a missing state: every use of the sources comes after a seek.
 const STATE: &str = "a seek has taken the state";
 
-/// What a merge holds of its tree: memtables, tables and what pins them.
+/// References of a merge into its tree: memtables, tables and the objects that pin them.
 pub(super) struct HeldState {
     _state: Arc<TreeState>,
     _sources: Vec<Input>,
     _ranges: Vec<SourceRanges>,
 }
 
-/// The range deletes of one source.
+/// Range deletes of one source.
 pub(super) enum SourceRanges {
     Memtable(Arc<RangeHistory>),
     Table(Arc<RangeDeletes>),
 }
 
 impl SourceRanges {
-    /// The newest range delete over `key` that a reader at `read_point` sees.
+    /// Returns the newest range delete over `key` that a reader at `read_point` sees.
     pub fn find(&self, key: &[u8], read_point: SeqNo) -> Option<Deleted<'_>> {
         match self {
             SourceRanges::Memtable(ranges) => ranges.find(key, read_point),
@@ -48,11 +49,12 @@ impl SourceRanges {
 
 pub(super) struct Input {
     pub(super) source: Source,
-    /// Whether the source may leave the group's range, so that its keys must be compared with the borders.
+    /// The source may extend beyond the group's range, so its keys must be compared with the
+    /// borders.
     pub(super) clipped: bool,
-    /// Whether a forward scan found it behind the bounds: it has nothing to give any more.
+    /// A forward scan found the source past the bounds: it has no more rows to return.
     pub(super) past_end: bool,
-    /// No entry that it shows has a higher seqno; `None`: to be asked of the source.
+    /// Upper bound of the seqnos of all entries that the source shows; `None`: ask the source.
     newest: Option<SeqNo>,
 }
 
@@ -66,7 +68,7 @@ impl Input {
         }
     }
 
-    /// Nothing that it has from `start` to before `end` is newer than this.
+    /// Returns an upper bound of the seqnos of all entries from `start` to before `end`.
     pub(super) fn newest_in(&self, start: &[u8], end: &[u8]) -> SeqNo {
         match (&self.source, self.newest) {
             (_, Some(newest)) => newest,
@@ -77,18 +79,19 @@ impl Input {
 }
 
 impl MergeCursor {
-    /// Whether the tree has a newer state than the merge, which then must seek and not step.
+    /// Returns true if the tree has a newer state than the merge; then the merge must seek instead
+    /// of stepping.
     pub fn is_stale(&self) -> bool {
         self.publications != self.tree.publications()
     }
 
-    /// Takes the tree's newest state, if the merge has another or none.
+    /// Takes the tree's newest state, if the merge has an older one or none.
     pub(super) fn refresh_state(&mut self) -> Result<()> {
         if !self.is_stale() {
             return Ok(());
         }
         drop(self.take_state());
-        // Counted before loading: a publication in between only costs one needless reload.
+        // Read before the state: a publication in between only costs one unnecessary reload.
         let (publications, state) = (self.tree.publications(), self.tree.load_full());
         self.tree.check()?;
         (self.publications, self.state) = (publications, Some(state));
@@ -96,7 +99,8 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Takes away everything that keeps memtables and tables. The merge is on no row then, and must seek next.
+    /// Takes away everything that pins memtables and tables. Then the merge is on no row and must
+    /// seek next.
     pub fn take_state(&mut self) -> Option<HeldState> {
         self.walk.stop(&self.tree.dead);
         let own = usize::from(self.has_writes());
@@ -122,7 +126,8 @@ impl MergeCursor {
             let ranges = memtable.range_deletes();
             self.ranges.extend(ranges.map(SourceRanges::Memtable));
             let rows = &memtable.rows;
-            // One with prefixes of another length, from before the options were changed, says nothing.
+            // A filter of another prefix length, from before a change of options, rules nothing
+            // out.
             let wanted = |p: PrefixProbe| {
                 rows.prefix_bytes() != Some(p.bytes) || rows.may_contain_prefix(p.hash)
             };
@@ -168,14 +173,14 @@ impl MergeCursor {
         }
     }
 
-    /// Counts a seek, for the statistics and for the group that it went to.
+    /// Counts a seek, for the statistics and for the group that was searched.
     pub(super) fn note_seek(&self) {
         let nth = self.tree.counters.seeks.note(self.sources.len());
         if ScanCost::notes(nth) {
             let group = &self.version().groups()[self.group];
-            // Behind an interval without an end no table was looked at.
+            // After a dead interval without an end no table was searched.
             let sought = self.sources[self.fixed..].iter().filter(|i| !i.past_end);
-            // In a merged group there is one: the oldest.
+            // A compacted group has one source: the oldest.
             let needless = sought.rev().skip(1);
             let reads = |i: &&Input| i.source.table().is_some_and(TableCursor::has_read);
             let (seeks, reads) = (needless.clone().count(), needless.filter(reads).count());
@@ -183,7 +188,7 @@ impl MergeCursor {
         }
     }
 
-    /// While no table of the current group has rows left, opens the next group inside the bounds.
+    /// Opens the next group inside the bounds, while no table of the current group has rows left.
     pub(super) fn next_group(&mut self) -> Result<()> {
         while !(self.fixed..self.sources.len()).any(|i| self.live(i)) {
             let version = Arc::clone(self.version());

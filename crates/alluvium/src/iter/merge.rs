@@ -1,11 +1,12 @@
-//! The merge of a keyspace's sources at one read point, in both directions, with bounds.
+//! Merge of a keyspace's sources at one read point, in both directions, with bounds.
 //!
-//! Memtables (and a transaction's writes) span the keyspace; tables are taken group by group, so a scan inside one
-//! group opens only that group's tables, and filters are asked again in each group. Range deletes of all sources, also
-//! of those that a filter rules out, hide what is older than they are; older sources are sought past their end.
+//! Memtables (and a transaction's writes) span the keyspace. Tables are taken group by group, so a
+//! scan inside one group opens only that group's tables, and filters are asked again in each group.
+//! Range deletes of all sources, even of those that a filter rules out, hide older rows; sources
+//! with older rows only seek past their end.
 //!
-//! Which sources there are, and the state of the tree that they come from, is the business of `inputs`; dead rows that are
-//! passed over at once that of `walk`.
+//! `inputs` selects the sources and the state of the tree that they come from; `walk` skips dead
+//! rows.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::range_deletes::Deleted;
 use crate::table::PinnedValue;
 use crate::txn::write_cursor::{OwnRanges, WriteCursor};
 
-/// The half-open range of keys that a cursor stays in.
+/// Half-open range of keys that a cursor stays in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// Inclusive; empty is the start of the keyspace.
@@ -31,43 +32,45 @@ pub(crate) struct Bounds {
     pub end: Option<Vec<u8>>,
 }
 
-/// See the module.
+/// Merging cursor over writes, memtables and tables.
 pub(crate) struct MergeCursor {
     pub(super) walk: Walk,
     pub(super) tree: Arc<Tree>,
-    /// `None` before the first seek, and after it was taken away.
+    /// `None` before the first seek, and after the state was taken away.
     pub(super) state: Option<Arc<TreeState>>,
-    /// The publication of `state`, or of a later one that was not met yet; [`NO_STATE`] without a state.
+    /// Publication count of `state`, or of a later state not seen yet; [`NO_STATE`] without a
+    /// state.
     pub(super) publications: u64,
     pub(super) read_point: SeqNo,
-    /// The time of the reads in a keyspace whose rows expire.
+    /// Time of the reads, in a keyspace with expiry.
     pub(super) now_ms: Option<u64>,
     pub(super) bounds: Arc<Bounds>,
     pub(super) prefix: Option<PrefixProbe>,
     /// Newest first: writes, memtables, then the tables of `group`.
     pub(super) sources: Vec<Input>,
-    /// How many of `sources` span the keyspace.
+    /// Number of `sources` that span the keyspace.
     pub(super) fixed: usize,
-    /// The range deletes of a transaction's own, which hide everything committed.
+    /// Range deletes of the transaction itself; they hide everything committed.
     own_ranges: Option<OwnRanges>,
-    /// Those of the memtables, then those of the tables of `group`.
+    /// Range deletes of the memtables, then those of the tables of `group`.
     pub(super) ranges: Vec<SourceRanges>,
-    /// How many of `ranges` span the keyspace.
+    /// Number of `ranges` that span the keyspace.
     pub(super) fixed_ranges: usize,
     pub(super) group: usize,
     pub(super) reverse: bool,
     pub(super) current: Option<usize>,
-    /// The value of the current row where it is elsewhere, until the row is shown; not where only keys are wanted.
+    /// Separated value of the current row, until the row is shown; `None` for a keys-only cursor.
     pub(super) separated: Option<PinnedValue>,
     keys_only: bool,
-    /// Whether `current` was the only source with a key inside the bounds when it was chosen. Then it stays so until it
-    /// has none left: the others have none in this group, and if the current one spans all groups, none in later ones.
+    /// `current` was the only source with a key inside the bounds when it was chosen. This holds
+    /// until it has none left: the others have none in this group, and if the current one spans all
+    /// groups, none in later ones.
     alone: bool,
-    /// The range that hid the last row that was hidden. Kept for its memory.
+    /// Range that hid the last hidden row. Kept to reuse its buffers.
     hidden: HiddenRange,
 }
 
-/// Keys from `start` to before `end`, of which a range delete hides every row below `seqno`.
+/// Keys from `start` to before `end`; a range delete hides each of their rows below `seqno`.
 #[derive(Default)]
 struct HiddenRange {
     start: Vec<u8>,
@@ -90,7 +93,7 @@ impl HiddenRange {
 }
 
 impl Bounds {
-    /// The range of all keys that start with `prefix`.
+    /// Returns the range of all keys that start with `prefix`.
     pub fn prefix(prefix: &[u8]) -> Bounds {
         Bounds {
             start: prefix.to_vec(),
@@ -98,7 +101,7 @@ impl Bounds {
         }
     }
 
-    /// The prefix of `bytes` bytes that all keys of the range share, if they do.
+    /// Returns the prefix of `bytes` bytes that all keys of the range share, if they do.
     fn shared_prefix(&self, bytes: usize) -> Option<&[u8]> {
         let prefix = self.start.get(..bytes)?;
         let end = self.end.as_deref()?;
@@ -149,7 +152,7 @@ impl MergeCursor {
         cursor
     }
 
-    /// Makes `row` hold the row that the merge stands on, if it stands on one. Once for each move.
+    /// Makes `row` hold the current row, if there is one. Called once for each move.
     pub fn show(&mut self, row: &mut HeldRow) {
         let Some(at) = self.current else {
             return row.clear();
@@ -162,13 +165,14 @@ impl MergeCursor {
         }
     }
 
-    /// Makes the cursor find keys only: values show as empty, and those that are elsewhere are not read.
+    /// Makes the cursor find keys only: values are shown as empty, and separated values are not
+    /// read.
     pub fn keys_only(mut self) -> MergeCursor {
         self.keys_only = true;
         self
     }
 
-    /// Stands on the row of source `at`.
+    /// Makes the row of source `at` the current one.
     fn land(&mut self, at: usize) -> Result<()> {
         let source = &self.sources[at].source;
         self.separated = match source.is_pointer() && !self.keys_only {
@@ -180,14 +184,14 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// The first row at or after `key`, within the bounds.
+    /// Moves to the first row at or after `key`, within the bounds.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.refresh_state()?;
         let bounds = Arc::clone(&self.bounds);
         self.seek_forward(key.max(&bounds.start))
     }
 
-    /// The last row before `key` (`None`: before the end), within the bounds.
+    /// Moves to the last row before `key` (`None`: before the end), within the bounds.
     pub fn seek_before(&mut self, key: Option<&[u8]>) -> Result<bool> {
         self.refresh_state()?;
         let bounds = Arc::clone(&self.bounds);
@@ -198,12 +202,12 @@ impl MergeCursor {
         self.seek_reverse(limit)
     }
 
-    /// The first row behind `key`, within the bounds.
+    /// Moves to the first row after `key`, within the bounds.
     pub fn seek_behind(&mut self, key: &[u8]) -> Result<bool> {
         self.seek(&[key, &[0]].concat())
     }
 
-    /// The next row. Goes on in the state that it has.
+    /// Moves to the next row, in the state that the merge holds.
     pub fn next(&mut self) -> Result<bool> {
         let Some(at) = self.current else {
             return Ok(false);
@@ -212,7 +216,7 @@ impl MergeCursor {
             let key = self.sources[at].source.key().to_vec();
             return self.seek_behind(&key);
         }
-        // Taken first: after an error the cursor is on no row.
+        // Cleared first: after an error the cursor is on no row.
         self.current = None;
         if self.alone {
             self.step(at)?;
@@ -225,8 +229,9 @@ impl MergeCursor {
         self.settle_forward()
     }
 
-    /// Whether the source that was alone stands on the next row, or past the bounds. `None`: it is at its end or on
-    /// a deleted key, and the others must be looked at.
+    /// Stays on source `at`, which was alone. Returns true if it has the next row, false if it is
+    /// past the bounds, and `None` if it is at its end or on a deleted key: then the other sources
+    /// must be examined.
     fn stay_forward(&mut self, at: usize) -> Result<Option<bool>> {
         if !self.sources[at].source.valid() || self.is_gone(at)? {
             return Ok(None);
@@ -240,7 +245,7 @@ impl MergeCursor {
         Ok(Some(inside))
     }
 
-    /// Whether source `at` stands on a deleted or expired row.
+    /// Returns true if source `at` is on a deleted or expired row.
     fn is_gone(&self, at: usize) -> Result<bool> {
         let source = &self.sources[at].source;
         match self.now_ms {
@@ -250,7 +255,7 @@ impl MergeCursor {
         }
     }
 
-    /// The previous row. Goes on in the state that it has.
+    /// Moves to the previous row, in the state that the merge holds.
     pub fn prev(&mut self) -> Result<bool> {
         let Some(at) = self.current else {
             return Ok(false);
@@ -286,7 +291,7 @@ impl MergeCursor {
             return self.settle_reverse();
         }
         let group = match key {
-            // The group that holds the keys just below `key`: not the one that starts with it.
+            // The group that holds the keys just below `key`, not the group that starts with it.
             Some(key) => {
                 let groups = self.version().groups();
                 groups.partition_point(|g| g.low.as_slice() < key)
@@ -302,7 +307,7 @@ impl MergeCursor {
         self.settle_reverse()
     }
 
-    /// Steps every source that stands on the key of source `at`, that one last.
+    /// Steps every source that is on the key of source `at`, and `at` last.
     fn step_equal(&mut self, at: usize) -> Result<()> {
         for i in at + 1..self.sources.len() {
             let same = {
@@ -326,7 +331,7 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Whether source `i` stands on a key of its range.
+    /// Returns true if source `i` is on a key of its range.
     pub(super) fn live(&self, i: usize) -> bool {
         let input = &self.sources[i];
         if input.past_end || !input.source.valid() {
@@ -345,7 +350,7 @@ impl MergeCursor {
         }
     }
 
-    /// Moves to the first row at or after where the sources stand.
+    /// Moves to the first row at or after the positions of the sources.
     fn settle_forward(&mut self) -> Result<bool> {
         self.current = None;
         loop {
@@ -355,7 +360,7 @@ impl MergeCursor {
                 self.end_walk(None);
                 return Ok(false);
             };
-            // A clipped source may run out of the group while it still has keys.
+            // A clipped source may leave the group while it still has keys.
             self.alone = live == 1 && !self.sources[at].clipped && !self.has_ranges();
             if self.is_gone(at)? {
                 if !self.pass_dead(at)? {
@@ -374,7 +379,8 @@ impl MergeCursor {
         !self.ranges.is_empty() || self.own_ranges.is_some()
     }
 
-    /// Notes the range delete that hides the row of source `at` in `hidden`, if one does.
+    /// Stores the range delete that hides the row of source `at` in `hidden`. Returns false if
+    /// there is none.
     fn note_hidden(&mut self, at: usize) -> bool {
         if !self.has_ranges() {
             return false;
@@ -385,7 +391,7 @@ impl MergeCursor {
         found
     }
 
-    /// The range delete that hides the row of source `at`, if one does.
+    /// Returns the range delete that hides the row of source `at`, if there is one.
     fn hiding(&self, at: usize) -> Option<Deleted<'_>> {
         let source = &self.sources[at].source;
         if matches!(source, Source::Writes(_)) {
@@ -402,8 +408,8 @@ impl MergeCursor {
         (newest.seqno > written).then_some(newest)
     }
 
-    /// Takes the sources past what the range delete in `hidden` hides: those that hold nothing as new as it is past its
-    /// range, the others past the key of source `at`.
+    /// Moves sources past the rows that the range delete in `hidden` hides. Sources with only older
+    /// rows seek past its range; other sources on the key of source `at` step past it.
     fn skip_hidden(&mut self, at: usize) -> Result<()> {
         self.note_leap(at)?;
         let key = self.sources[at].source.key().to_vec();
@@ -429,7 +435,7 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Marks the sources that have come to the end of the bounds.
+    /// Marks the sources that reached the end of the bounds.
     pub(super) fn drop_past_end(&mut self) {
         let Some(end) = self.bounds.end.as_deref() else {
             return;
@@ -466,7 +472,8 @@ impl MergeCursor {
         }
     }
 
-    /// The live source whose key comes first, of equal keys the newest source, and how many sources are live.
+    /// Returns the live source with the first key, the newest source among equal keys, and the
+    /// number of live sources.
     fn choose(&self, before: impl Fn(&[u8], &[u8]) -> bool) -> Option<(usize, usize)> {
         let mut best: Option<(usize, &[u8])> = None;
         let mut live = 0;

@@ -1,7 +1,9 @@
-//! Ordered reading: sources with one visible version a key, their merge in both directions, the public cursor.
+//! Ordered reads: sources with one visible version of each key, their merge in both directions, the
+//! public cursor.
 //!
-//! Every source (a transaction's writes, a memtable, a table) shows for each key the newest version at or below
-//! the read point. As sequence numbers of sources never overlap, the newest source that shows a key decides.
+//! Every source (a transaction's writes, a memtable, a table) shows for each key the newest version
+//! at or below the read point. Sequence numbers of sources never overlap, so the newest source that
+//! shows a key decides.
 
 mod cursor;
 mod held_row;

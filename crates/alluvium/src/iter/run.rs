@@ -1,4 +1,4 @@
-//! A cursor over the last level of one group: tables in key order that do not overlap, one open at a time.
+//! Cursor over the last level of one group: disjoint tables in key order, one open at a time.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use crate::error::Result;
 use crate::table::{PinnedValue, TableCursor};
 use crate::version::group::Group;
 
-/// The prefix that a scan stays in, as filters know it.
+/// Prefix that a scan stays in, in the form that filters take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PrefixProbe {
     /// Length of the prefix in bytes.
     pub bytes: usize,
-    /// Its hash.
+    /// Hash of the prefix.
     pub hash: u64,
 }
 
-/// See the module.
+/// Cursor over the tables of the last level of `group`.
 pub(crate) struct RunCursor {
     group: Arc<Group>,
     read_point: SeqNo,
@@ -37,7 +37,7 @@ impl RunCursor {
         }
     }
 
-    /// Opens the table at `index`; false when its filter rules the prefix out.
+    /// Opens the table at `index`; returns false if its filter rules the prefix out.
     fn open(&mut self, index: usize) -> bool {
         if self.cursor.is_some() && self.index == index {
             return true;
@@ -55,7 +55,7 @@ impl RunCursor {
         true
     }
 
-    /// The cursor of the table that is open.
+    /// Returns the cursor of the open table.
     pub fn table(&self) -> Option<&TableCursor> {
         self.cursor.as_ref()
     }
@@ -148,8 +148,8 @@ impl RunCursor {
         self.current().seqno()
     }
 
-    /// The newest entry of all its tables that reach into the range. Others may be newer: appends come straight into
-    /// the last level.
+    /// Returns the newest seqno of all tables that overlap the range. Other tables of the level may
+    /// be newer, because appends go directly into the last level.
     pub fn newest_in(&self, start: &[u8], end: &[u8]) -> SeqNo {
         let from = self.group.last_from(start);
         let tables = self.group.last[from..].iter();
@@ -169,7 +169,7 @@ impl RunCursor {
         self.current().load_value()
     }
 
-    /// The cursor of the table that it stands in. Panics where it is not valid.
+    /// Returns the cursor of the current table. Panics if this cursor is not valid.
     pub fn current(&self) -> &TableCursor {
         self.cursor.as_ref().expect("the cursor is valid")
     }

@@ -1,4 +1,4 @@
-//! One input of a merge, whatever it reads from.
+//! One input of a merge: writes, a memtable, a table, or the last level of a group.
 
 use alluvium_mem::MemtableCursor;
 
@@ -9,18 +9,18 @@ use crate::iter::run::RunCursor;
 use crate::table::{PinnedValue, TableCursor};
 use crate::txn::write_cursor::WriteCursor;
 
-/// A cursor over one source, positioned on keys that have a version visible to the merge.
+/// Cursor over one source, positioned on keys that have a version visible to the merge.
 pub(crate) enum Source {
     /// A transaction's own writes.
     Writes(WriteCursor),
     Memtable(MemtableCursor),
     Table(TableCursor),
-    /// The last level of one group.
+    /// Last level of one group.
     Run(RunCursor),
 }
 
 impl Source {
-    /// The first key at or after `key`.
+    /// Moves to the first key at or after `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         match self {
             Source::Writes(c) => Ok(c.seek(key)),
@@ -30,7 +30,7 @@ impl Source {
         }
     }
 
-    /// The last key before `key`; `None` stands for the end.
+    /// Moves to the last key before `key`; `None` is the end.
     pub fn seek_before(&mut self, key: Option<&[u8]>) -> Result<bool> {
         match (self, key) {
             (Source::Writes(c), key) => Ok(c.seek_before(key)),
@@ -42,7 +42,7 @@ impl Source {
         }
     }
 
-    /// The cursor of a table that it stands in.
+    /// Returns the cursor of the current table.
     pub fn table(&self) -> Option<&TableCursor> {
         match self {
             Source::Table(c) => Some(c),
@@ -87,7 +87,7 @@ impl Source {
         }
     }
 
-    /// Whether the visible version hides the key.
+    /// Returns true if the visible version is a tombstone.
     pub fn is_tombstone(&self) -> bool {
         match self {
             Source::Writes(c) => c.kind().is_tombstone(),
@@ -97,7 +97,7 @@ impl Source {
         }
     }
 
-    /// The number of the commit that wrote the visible version; own writes are newer than all commits.
+    /// Returns the seqno of the visible version; own writes are newer than all commits.
     pub fn seqno(&self) -> SeqNo {
         match self {
             Source::Writes(_) => SeqNo::MAX,
@@ -116,7 +116,7 @@ impl Source {
         }
     }
 
-    /// Whether the value is elsewhere.
+    /// Returns true if the value is in a value file.
     pub fn is_pointer(&self) -> bool {
         match self {
             Source::Writes(_) | Source::Memtable(_) => false,
@@ -125,7 +125,7 @@ impl Source {
         }
     }
 
-    /// The value, read from where it is. Only for one that is elsewhere.
+    /// Reads the value from its value file. Only for a separated value.
     pub fn load_value(&self) -> Result<PinnedValue> {
         match self {
             Source::Table(c) => c.load_value(),
@@ -134,7 +134,7 @@ impl Source {
         }
     }
 
-    /// Makes `row` hold the key and the value in place.
+    /// Makes `row` hold the key and the value stored in place.
     pub fn show(&self, row: &mut HeldRow) {
         match self {
             Source::Table(c) => row.in_block(c.key(), |value| c.keep_value(value)),

@@ -1,4 +1,5 @@
-//! Merges over hand-made versions: states that the background jobs reach only in rare interleavings.
+//! Merges over hand-made versions: states that the background jobs reach only in rare
+//! interleavings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::table::{Table, TableBuilder, TableOptions};
 use crate::version::group::{Group, Upper, Version};
 use crate::vfs::{MemVfs, Vfs};
 
-/// A table of puts with these keys; each value is the table's number.
+/// Builds a table of puts with these keys; each value is the table's number.
 fn table(vfs: &MemVfs, id: u64, seqno: SeqNo, keys: &[&str]) -> Arc<Table> {
     let path = Path::new("tables").join(TableId(id).to_string());
     vfs.create_dir_all(Path::new("tables")).unwrap();
@@ -55,7 +56,7 @@ fn tree(groups: Vec<Arc<Group>>) -> Arc<Tree> {
     ))
 }
 
-/// All rows as `key=value`, forward, and the same read backward.
+/// Returns all rows as `key=value`, read forward, and the same rows read backward.
 fn rows(tree: &Arc<Tree>) -> (String, String) {
     let mut merge = MergeCursor::new(Arc::clone(tree), 100, None, Bounds::default(), None);
     let mut row = HeldRow::default();
@@ -83,7 +84,8 @@ fn rows(tree: &Arc<Tree>) -> (String, String) {
 #[test]
 fn an_upper_table_shows_nothing_beyond_the_one_group_that_still_lists_it() {
     let vfs = MemVfs::new();
-    // Table 9 was written over both groups. The right one has merged its part, and x was deleted there since.
+    // Table 9 was written over both groups. The right group has compacted its part, and x was
+    // deleted there since.
     let wide = table(&vfs, 9, 9, &["a", "m", "x", "z"]);
     let left = table(&vfs, 1, 1, &["a", "c"]);
     let right = table(&vfs, 2, 2, &["m", "n", "z"]);
@@ -93,7 +95,7 @@ fn an_upper_table_shows_nothing_beyond_the_one_group_that_still_lists_it() {
     ]);
     let expected = "a=9 c=1 m=2 n=2 z=2".to_owned();
     assert_eq!(rows(&tree_left), (expected.clone(), expected));
-    // The other way round: the left group has merged its part.
+    // The other way round: the left group has compacted its part.
     let tree_right = tree(vec![
         group("", &[], &[&left]),
         group("m", &[(9, &wide)], &[&right]),
@@ -143,7 +145,8 @@ fn shown_key(cursor: &mut MergeCursor) -> String {
     String::from_utf8(row.key().to_vec()).unwrap()
 }
 
-/// An index whose entries are deleted at the low end of each of its values has a dead head for each of them.
+/// An index whose entries are deleted at the low end of each of its values has a dead interval for
+/// each of them.
 #[test]
 fn a_thousand_heads_have_an_interval_each() {
     const HEADS: usize = 1_000;
@@ -180,7 +183,7 @@ fn a_walk_over_deleted_rows_leaves_an_interval_for_the_next_cursor() {
         let text = |key: Vec<u8>| String::from_utf8(key).unwrap();
         Some((text(start), text(end)))
     };
-    // From where the seek began, also where no row ever was.
+    // The interval starts at the seek key, even if there never was a row.
     let front = (String::new(), "key00400".to_owned());
     let back = ("key00599\0".to_owned(), "key00999\0".to_owned());
     assert_eq!(interval("key00007", 3), Some(front));
@@ -190,7 +193,8 @@ fn a_walk_over_deleted_rows_leaves_an_interval_for_the_next_cursor() {
     let mut old = cursor(&tree, 1);
     assert!(old.seek(b"").unwrap());
     assert_eq!(shown_key(&mut old), "key00000");
-    // Passing over the intervals finds the same rows, and what was deleted since is added to them.
+    // Skipping the intervals finds the same rows, and rows deleted since are added to the
+    // intervals.
     write(&tree, 4, ValueKind::Delete, 400..450);
     let mut now = cursor(&tree, 4);
     assert!(now.seek(b"").unwrap());
@@ -225,11 +229,11 @@ fn a_walk_that_ends_early_leaves_nothing_behind() {
     write(&tree, 1, ValueKind::Put, 0..100);
     write(&tree, 2, ValueKind::Delete, 0..90);
     write(&tree, 3, ValueKind::Put, 200..201);
-    // What was put since might lie in the walk of this older reader.
+    // The later put might be inside the walk of this older reader.
     assert!(cursor(&tree, 2).seek(b"").unwrap());
     let find = |key: &[u8], point| tree.dead.find_end(key, point, &mut Vec::new());
     assert_eq!(find(b"key00007", 9), None);
-    // A bounded walk says nothing of what lies behind its bound.
+    // A bounded walk records nothing past its bound.
     let bounds = Bounds {
         start: Vec::new(),
         end: Some(b"key00050".to_vec()),

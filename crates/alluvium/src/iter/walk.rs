@@ -1,34 +1,35 @@
-//! How a cursor gets over many deleted rows: by the tree's dead intervals where there are any, and otherwise step by
-//! step, leaving an interval behind for the next one. See `keyspace/dead.rs` for why that is right.
+//! Skips runs of deleted rows: by the tree's dead intervals if there are any, otherwise step by
+//! step, and records an interval for the next cursor. See `keyspace/dead.rs` for the proof.
 
 use crate::error::Result;
 use crate::iter::merge::MergeCursor;
 use crate::iter::source::Source;
 use crate::keyspace::dead::{Announced, DeadSpace, Reach};
 
-/// Deleted rows in a row before the tree is asked for an interval: a lock costs more than stepping over one or two.
+/// Number of deleted rows in sequence before the tree is asked for an interval: a lock costs more
+/// than one or two steps.
 const ASK_AFTER: u32 = 2;
-/// Deleted rows in a row, beyond those of an interval, before a walk is announced.
+/// Number of deleted rows in sequence, beyond those of an interval, before a walk is announced.
 const ANNOUNCE_AFTER: u32 = ASK_AFTER + 8;
 
-/// Deleted rows since the last live one, or since the last seek.
+/// Walk over deleted rows since the last live one, or since the last seek.
 #[derive(Default)]
 pub(super) struct Walk {
     dead_rows: u32,
-    /// Whether nothing live was met since a seek to the bound where the cursor begins.
+    /// No live row was met since a seek to the start bound of the cursor.
     from_bound: bool,
-    /// Where the walk began: nothing live lies between here and where it is. Forward this is the low end of the walk,
-    /// backward the exclusive high end.
+    /// Start of the walk: there is no live row between it and the current position. Forward it is
+    /// the low end of the walk, backward the exclusive high end.
     from: Vec<u8>,
-    /// Where an interval ends that the walk passes over.
+    /// End of the interval that the walk skips.
     to: Vec<u8>,
     announced: Option<Announced>,
-    /// The key from which sources were last taken further by seeks; empty where they were not.
+    /// Key from which sources were last moved by seeks; empty if there was no such move.
     leapt: Vec<u8>,
 }
 
 impl Walk {
-    /// Begins anew; what was announced has no result.
+    /// Resets the walk and abandons an announced one.
     pub fn stop(&mut self, dead: &DeadSpace) {
         self.dead_rows = 0;
         self.from_bound = false;
@@ -40,8 +41,8 @@ impl Walk {
 }
 
 impl MergeCursor {
-    /// Begins a forward seek to `key`. Where that lies in an interval, the committed sources are positioned behind it,
-    /// and the answer is true.
+    /// Begins a forward seek to `key`. If `key` is in an interval, positions the committed sources
+    /// after it and returns true.
     pub(super) fn begin_walk(&mut self, key: &[u8]) -> Result<bool> {
         self.walk.stop(&self.tree.dead);
         self.walk.from_bound = key == &self.bounds.start[..];
@@ -69,7 +70,7 @@ impl MergeCursor {
         if self.now_ms.is_some() || !self.tree.dead.in_use() {
             return Ok(false);
         }
-        // Without an end there is no key that a walk could be said to have begun at.
+        // Without an end there is no key to record as the start of a walk.
         let Some(from) = key else {
             return Ok(false);
         };
@@ -88,10 +89,10 @@ impl MergeCursor {
         Ok(true)
     }
 
-    /// Takes notice that source `at` stands on a row that is deleted for everybody who reads as of this cursor. True:
-    /// the sources were moved past an interval.
+    /// Counts the row of source `at`, which is deleted for every reader at this read point. Returns
+    /// true if the sources were moved past an interval.
     pub(super) fn pass_dead(&mut self, at: usize) -> Result<bool> {
-        // Rows that expire are gone for some readers and not for others.
+        // Expired rows are absent for some readers and present for others.
         if self.now_ms.is_some() {
             return Ok(false);
         }
@@ -113,7 +114,7 @@ impl MergeCursor {
         self.walk.from.clear();
         self.walk.from.extend_from_slice(key);
         if self.reverse {
-            // Exclusive: the smallest key behind it.
+            // Exclusive end: the smallest key after it.
             self.walk.from.push(0);
         }
     }
@@ -132,7 +133,7 @@ impl MergeCursor {
         self.walk.announced = self.tree.dead.announce(start, end, self.read_point);
     }
 
-    /// The walk has come to a live row, or (`None`) to the end of what the cursor may see.
+    /// Ends the walk at a live row, or (`None`) at the end of the rows that the cursor may see.
     pub(super) fn end_walk(&mut self, live: Option<usize>) {
         self.walk.dead_rows = 0;
         self.walk.from_bound = false;
@@ -156,9 +157,10 @@ impl MergeCursor {
         }
     }
 
-    /// Takes notice that sources are about to be taken further by seeks, from the key of source `at`. Each time that is
-    /// another key in the direction of the cursor, unless a table's rows are out of order: a seek can take such a table
-    /// back, and the cursor would come by the same keys for ever.
+    /// Records that sources are about to be moved by seeks from the key of source `at`. Each such
+    /// key is further in the direction of the cursor, unless a table's rows are out of order. A
+    /// seek can move such a table back, and the cursor would pass the same keys forever; then this
+    /// returns an error.
     pub(super) fn note_leap(&mut self, at: usize) -> Result<()> {
         let source = &self.sources[at].source;
         let (key, leapt) = (source.key(), &mut self.walk.leapt);
@@ -178,13 +180,14 @@ impl MergeCursor {
         table.map_or(Ok(()), |table| Err(table.out_of_order()))
     }
 
-    /// Moves the committed sources past the interval around the key of source `at`, if there is one.
+    /// Moves the committed sources past the interval around the key of source `at`, if there is
+    /// one.
     fn jump(&mut self, at: usize) -> Result<bool> {
         self.note_leap(at)?;
         let key = self.sources[at].source.key();
         let (dead, point, to) = (&self.tree.dead, self.read_point, &mut self.walk.to);
         if self.reverse {
-            // The key itself is dead: what lies before the smallest key behind it is asked for.
+            // The key itself is dead: ask for the interval before the smallest key after it.
             let behind = [key, &[0]].concat();
             let Some(reach) = dead.find_start(Some(&behind), point, to) else {
                 return Ok(false);
