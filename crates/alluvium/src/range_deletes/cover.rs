@@ -3,8 +3,8 @@
 use super::KeyRange;
 use super::key_list::KeyList;
 
-/// Ranges that neither overlap nor touch, in key order. Their bounds ascend strictly: start, end, start, end. So the
-/// number of bounds at or below a key tells by being odd that the key is covered.
+/// Ranges that neither overlap nor touch, in key order. Their bounds ascend strictly: start, end,
+/// start, end. So a key is covered if the number of bounds at or below it is odd.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cover {
     bounds: KeyList,
@@ -47,9 +47,10 @@ impl Cover {
         (0..self.len()).map(|at| self.bounds.pair(at))
     }
 
-    /// The range that `key` lies in.
+    /// Returns the range that contains `key`.
     pub fn find(&self, key: &[u8]) -> Option<KeyRange<'_>> {
-        // Ranges that were deleted in key order lie in few runs each, and the other runs end here.
+        // Early exit: ranges that were deleted in key order are in few runs each, and searches of
+        // the other runs end here.
         if self.bounds.last().is_none_or(|end| end <= key) || key < self.bounds.get(0) {
             return None;
         }
@@ -57,7 +58,7 @@ impl Cover {
         (passed % 2 == 1).then(|| self.bounds.pair(passed / 2))
     }
 
-    /// The first covered key from `start` to `end` (exclusive; `None`: all the rest).
+    /// Returns the first covered key from `start` to `end` (exclusive; `None`: no limit).
     pub fn first_in<'a>(&'a self, start: &'a [u8], end: Option<&[u8]>) -> Option<&'a [u8]> {
         let passed = self.bounds.partition_point(|bound| bound <= start);
         let first = match passed {

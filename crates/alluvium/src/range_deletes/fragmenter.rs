@@ -1,8 +1,9 @@
 //! Cuts the range deletes of any number of sources into fragments.
 //!
-//! A sweep over the bounds of all ranges in key order keeps the seqnos that cover the present place. At each bound it
-//! writes the fragment that ends there, with the seqnos that read points tell apart. Neighbors that are alike are
-//! joined, so that `n` nested ranges without a snapshot become one fragment.
+//! A sweep over the bounds of all ranges in key order keeps the seqnos that cover the current
+//! position. At each bound it writes the fragment that ends there, with the seqnos that read points
+//! distinguish. Equal neighbors are joined, so that `n` nested ranges without a snapshot become one
+//! fragment.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,13 +11,13 @@ use std::ops::Bound;
 use super::{KeyRange, RangeDeletes, RangeHistory};
 use crate::base::SeqNo;
 
-/// See the module.
+/// Collects range deletes and cuts them into fragments.
 #[derive(Default)]
 pub struct Fragmenter<'a> {
     ranges: Vec<(KeyRange<'a>, SeqNo)>,
 }
 
-/// A place where a range begins or ends.
+/// Position at which a range begins or ends.
 struct Edge<'a> {
     key: &'a [u8],
     begins: bool,
@@ -31,12 +32,12 @@ impl<'a> Fragmenter<'a> {
         }
     }
 
-    /// Adds those of a memtable.
+    /// Adds the range deletes of a memtable.
     pub fn add_history(&mut self, history: &'a RangeHistory) {
         history.for_each(|range, seqno| self.add(range, seqno));
     }
 
-    /// Adds those of a table from `low` to `high` (exclusive; `None`: all the rest).
+    /// Adds the range deletes of a table from `low` to `high` (exclusive; `None`: no limit).
     pub fn add_fragments(
         &mut self,
         ranges: &'a RangeDeletes,
@@ -57,7 +58,7 @@ impl<'a> Fragmenter<'a> {
         self.ranges.is_empty()
     }
 
-    /// Memory of the list, and of [`Fragmenter::finish`] without its result.
+    /// Returns the memory of the list, and of [`Fragmenter::finish`] without its result.
     pub fn memory_bytes(&self) -> usize {
         let edges = 2 * self.ranges.len() * size_of::<Edge<'_>>();
         self.ranges.capacity() * size_of::<(KeyRange<'_>, SeqNo)>() + edges
@@ -76,7 +77,7 @@ impl<'a> Fragmenter<'a> {
         }
         edges.sort_unstable_by_key(|edge| edge.key);
         let mut fragments = RangeDeletes::default();
-        // Number of ranges of each seqno that cover the present place.
+        // Number of ranges of each seqno that cover the current position.
         let mut covering: BTreeMap<SeqNo, usize> = BTreeMap::new();
         let (mut kept, mut start): (Vec<SeqNo>, &[u8]) = (Vec::new(), &[]);
         for at_key in edges.chunk_by(|a, b| a.key == b.key) {
@@ -113,7 +114,7 @@ fn keep(covering: &BTreeMap<SeqNo, usize>, points: &[SeqNo], kept: &mut Vec<SeqN
     let unseen = covering.range((Bound::Excluded(last), Bound::Unbounded));
     kept.extend(unseen.rev().map(|(seqno, _)| *seqno));
     let mut points = points;
-    // Ends: each round leaves fewer points.
+    // Terminates: each round leaves fewer points.
     while let Some(&point) = points.last()
         && let Some((&seqno, _)) = covering.range(..=point).next_back()
     {

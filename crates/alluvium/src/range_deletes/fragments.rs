@@ -1,15 +1,16 @@
-//! Range deletes as fragments: ranges in key order that do not overlap, each with the seqnos that cover all of it.
+//! Range deletes as fragments: disjoint ranges in key order, each with the seqnos that cover all of
+//! it.
 
 use super::Deleted;
 use super::key_list::KeyList;
 use crate::base::SeqNo;
 
-/// See the module.
+/// Fragments in key order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RangeDeletes {
     /// Start and end of each fragment.
     bounds: KeyList,
-    /// Of all fragments, one after the other; falling in each.
+    /// Seqnos of all fragments, one fragment after the other; descending within each.
     seqnos: Vec<SeqNo>,
     /// Ends of the seqnos of each fragment.
     ends: Vec<usize>,
@@ -22,30 +23,30 @@ pub struct Fragment<'a> {
     pub start: &'a [u8],
     /// Exclusive, above `start`.
     pub end: &'a [u8],
-    /// Falling, at least one.
+    /// Descending, at least one.
     pub seqnos: &'a [SeqNo],
 }
 
 impl Fragment<'_> {
-    /// The newest range delete that a reader at `read_point` sees here.
+    /// Returns the newest range delete that a reader at `read_point` sees here.
     pub fn newest_at(&self, read_point: SeqNo) -> Option<SeqNo> {
         let newer = self.seqnos.partition_point(|&seqno| seqno > read_point);
         self.seqnos.get(newer).copied()
     }
 
-    /// The newest of all.
+    /// Returns the newest range delete.
     pub fn newest(&self) -> SeqNo {
         self.seqnos.first().copied().unwrap_or(0)
     }
 
-    /// Returns true if `key` lies in the range.
+    /// Returns true if `key` is in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.start <= key && key < self.end
     }
 }
 
 impl RangeDeletes {
-    /// Appends a fragment. Refuses one that is malformed, or out of order, and returns `false`.
+    /// Appends a fragment. Refuses a malformed or out-of-order fragment and returns `false`.
     #[must_use]
     pub fn push(&mut self, start: &[u8], end: &[u8], seqnos: &[SeqNo]) -> bool {
         let in_order = self.bounds.last().is_none_or(|last| last <= start);
@@ -60,7 +61,8 @@ impl RangeDeletes {
         true
     }
 
-    /// As [`RangeDeletes::push`]; joins the fragment with the last one where the two touch and are alike.
+    /// As [`RangeDeletes::push`]; joins the fragment with the last one if they touch and have the
+    /// same seqnos.
     #[must_use]
     pub(super) fn push_joined(&mut self, start: &[u8], end: &[u8], seqnos: &[SeqNo]) -> bool {
         let joins = |last: Fragment<'_>| last.end == start && last.seqnos == seqnos && start < end;
@@ -72,24 +74,24 @@ impl RangeDeletes {
         self.push(start, end, seqnos)
     }
 
-    /// Gives unused capacity back.
+    /// Frees unused capacity.
     pub fn shrink(&mut self) {
         self.bounds.shrink();
         self.seqnos.shrink_to_fit();
         self.ends.shrink_to_fit();
     }
 
-    /// Returns true if there are none.
+    /// Returns true if there are no fragments.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Number of fragments.
+    /// Returns the number of fragments.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The fragment with this number in key order.
+    /// Returns the fragment with this number in key order.
     pub fn get(&self, at: usize) -> Option<Fragment<'_>> {
         let seqnos_end = *self.ends.get(at)?;
         let seqnos_start = match at.checked_sub(1) {
@@ -104,7 +106,7 @@ impl RangeDeletes {
         })
     }
 
-    /// The first fragment.
+    /// Returns the first fragment.
     pub fn first(&self) -> Option<Fragment<'_>> {
         self.get(0)
     }
@@ -113,7 +115,7 @@ impl RangeDeletes {
         self.get(self.len().checked_sub(1)?)
     }
 
-    /// In key order.
+    /// Returns the fragments in key order.
     pub fn iter(&self) -> impl Iterator<Item = Fragment<'_>> {
         self.iter_from(0)
     }
@@ -122,19 +124,20 @@ impl RangeDeletes {
         (from..self.len()).filter_map(|at| self.get(at))
     }
 
-    /// The number of the first fragment that ends after `key`.
+    /// Returns the number of the first fragment that ends after `key`.
     pub fn first_ending_after(&self, key: &[u8]) -> usize {
         let ends_before = |at| self.bounds.get(2 * at + 1) <= key;
         self.bounds.partition_point_by(self.len(), ends_before)
     }
 
-    /// The fragment that `key` lies in.
+    /// Returns the fragment that contains `key`.
     pub fn find(&self, key: &[u8]) -> Option<Fragment<'_>> {
         let found = self.get(self.first_ending_after(key))?;
         found.contains(key).then_some(found)
     }
 
-    /// The newest range delete over `key` that a reader at `read_point` sees, with the fragment's range.
+    /// Returns the newest range delete over `key` that a reader at `read_point` sees, with the
+    /// fragment's range.
     pub fn find_at(&self, key: &[u8], read_point: SeqNo) -> Option<Deleted<'_>> {
         let fragment = self.find(key)?;
         Some(Deleted {
@@ -144,7 +147,8 @@ impl RangeDeletes {
         })
     }
 
-    /// Seqno of the newest range delete over `key` that a reader at `read_point` sees; 0 if there is none.
+    /// Returns the seqno of the newest range delete over `key` that a reader at `read_point` sees;
+    /// 0 if there is none.
     pub fn deleted_at(&self, key: &[u8], read_point: SeqNo) -> SeqNo {
         let found = self.find_at(key, read_point);
         found.map_or(0, |found| found.seqno)
@@ -159,27 +163,28 @@ impl RangeDeletes {
         Some(newer.start.max(start).to_vec())
     }
 
-    /// Returns true if one of them covers a key at or above `low` and below `high` (`None`: no limit).
+    /// Returns true if a fragment covers a key at or above `low` and below `high` (`None`: no
+    /// limit).
     pub fn reaches_into(&self, low: &[u8], high: Option<&[u8]>) -> bool {
         let first = self.get(self.first_ending_after(low));
         first.is_some_and(|first| high.is_none_or(|high| first.start < high))
     }
 
-    /// The part of them at or above `low` and below `high` (`None`: no limit).
+    /// Returns the part of the fragments at or above `low` and below `high` (`None`: no limit).
     pub fn clipped(&self, low: &[u8], high: Option<&[u8]>) -> RangeDeletes {
         let mut clipped = RangeDeletes::default();
         for fragment in self.iter_from(self.first_ending_after(low)) {
             let start = low.max(fragment.start);
             let end = high.map_or(fragment.end, |high| high.min(fragment.end));
             if !clipped.push(start, end, fragment.seqnos) {
-                // It begins at or above `high`.
+                // The fragment begins at or above `high`.
                 break;
             }
         }
         clipped
     }
 
-    /// Appends all of `later`, whose keys lie above. Leaves out fragments that do not.
+    /// Appends all of `later`, whose keys are above. Leaves out fragments that are not above.
     pub fn append(&mut self, later: &RangeDeletes) {
         for fragment in later.iter() {
             let appended = self.push(fragment.start, fragment.end, fragment.seqnos);
@@ -187,11 +192,11 @@ impl RangeDeletes {
         }
     }
 
-    /// Returns true if range deletes at or below `horizon` hide every entry up to the seqno `newest` whose key lies from
-    /// `first` to `last` (inclusive).
+    /// Returns true if range deletes at or below `horizon` hide every entry up to the seqno
+    /// `newest` with a key from `first` to `last` (inclusive).
     pub fn hide_all(&self, first: &[u8], last: &[u8], newest: SeqNo, horizon: SeqNo) -> bool {
         let mut reached: Option<&[u8]> = None;
-        // Ends with the fragments: each one must begin where the one before it ended.
+        // Terminates with the fragments: each one must begin at the end of the previous one.
         for fragment in self.iter_from(self.first_ending_after(first)) {
             let joined = match reached {
                 None => fragment.start <= first,
@@ -208,18 +213,18 @@ impl RangeDeletes {
         false
     }
 
-    /// The smallest and the largest seqno.
+    /// Returns the smallest and the largest seqno.
     pub fn seqno_range(&self) -> Option<(SeqNo, SeqNo)> {
         let (oldest, newest) = (self.seqnos.iter().min()?, self.seqnos.iter().max()?);
         Some((*oldest, *newest))
     }
 
-    /// The first start and the last end.
+    /// Returns the first start and the last end.
     pub fn key_range(&self) -> Option<(&[u8], &[u8])> {
         Some((self.first()?.start, self.last()?.end))
     }
 
-    /// The memory that they take.
+    /// Returns the memory of the fragments.
     pub fn memory_bytes(&self) -> usize {
         let places = self.ends.capacity() * size_of::<usize>();
         self.bounds.memory_bytes() + self.seqnos.capacity() * size_of::<SeqNo>() + places

@@ -1,7 +1,8 @@
 //! Range deletes in the order of their commits, for one writer and any number of readers.
 //!
-//! Fragments with all their seqnos would take `n * n` numbers for `n` nested ranges, and a list that is copied for each
-//! commit takes `n * n` time. A history is a log-structured merge instead:
+//! Fragments with all their seqnos would take `n * n` numbers for `n` nested ranges, and copying a
+//! list for each commit takes `n * n` time. A history is organized as a log-structured merge
+//! instead:
 //!
 //! ```text
 //! runs, oldest first:   |------- level 2 -------|  |- level 1 -|  |level 0|
@@ -9,14 +10,16 @@
 //! level 0:              up to 16 range deletes, searched one by one; or all of one commit
 //! ```
 //!
-//! A run holds the range deletes of a span of seqnos and the union of their ranges. A key in the union is covered by one
-//! of the run's parts, so a search goes from the newest run to the oldest and takes the first hit. It costs one binary
-//! search for each run and each level, however the ranges overlap. Only the run whose span contains the read point may
-//! have the key in its union and no visible range delete over it.
-//! [`FAN_OUT`] runs of a level are joined into one of the next level. So each range is copied once a level, and `n`
-//! range deletes take `O(n log n)` time and memory in all.
+//! A run holds the range deletes of a span of seqnos and the union of their ranges. One of the
+//! run's parts covers each key in the union, so a search goes from the newest run to the oldest and
+//! takes the first hit. It costs one binary search for each run and each level, however the ranges
+//! overlap. Only in the run whose span contains the read point can a key be in the union with no
+//! visible range delete over it. [`FAN_OUT`] runs of a level are joined into one of the next level.
+//! So each range is copied once per level, and `n` range deletes take `O(n log n)` time and memory
+//! in total.
 //!
-//! Runs are immutable and shared. A copy of a history costs some pointers, and a savepoint is one.
+//! Runs are immutable and shared. A copy of a history copies only some pointers, and a savepoint is
+//! such a copy.
 
 use std::sync::Arc;
 
@@ -25,17 +28,18 @@ use super::key_list::KeyList;
 use super::{Deleted, KeyRange, union};
 use crate::base::SeqNo;
 
-/// Range deletes in a run that is searched one by one.
+/// Maximum number of range deletes in a run that is searched linearly.
 const FEW: usize = 16;
-/// A run of few takes no more where their keys have so many bytes: it is copied for each that it takes.
+/// Key bytes at which such a run is full: it is copied for each range delete added.
 const FEW_KEY_BYTES: usize = 32 << 10;
-/// Runs that are joined into one. More of them take less memory and longer searches.
+/// Number of runs that are joined into one. A larger number takes less memory and longer searches.
 const FAN_OUT: usize = 8;
 
-/// See the module.
+/// Range deletes as immutable, shared runs.
 #[derive(Debug, Clone, Default)]
 pub struct RangeHistory {
-    /// Oldest first. After the last run of each level stand fewer than `FAN_OUT` of lower ones.
+    /// Oldest first. After the last run of each level there are fewer than `FAN_OUT` runs of lower
+    /// levels.
     runs: Vec<Arc<Run>>,
     memory_bytes: usize,
 }
@@ -52,13 +56,13 @@ struct Run {
 enum Parts {
     /// Range deletes, oldest first.
     Few {
-        /// Start and end of each.
+        /// Start and end of each range delete.
         bounds: KeyList,
         seqnos: Vec<SeqNo>,
     },
-    /// All of one commit.
+    /// All range deletes of one commit.
     One(Cover),
-    /// Runs, oldest first, and what they cover together.
+    /// Runs, oldest first, and the union of their ranges.
     Runs { cover: Cover, runs: Vec<Arc<Run>> },
 }
 
@@ -68,17 +72,18 @@ impl RangeHistory {
         self.runs.is_empty()
     }
 
-    /// The smallest and the largest seqno.
+    /// Returns the smallest and the largest seqno.
     pub fn seqno_range(&self) -> Option<(SeqNo, SeqNo)> {
         Some((self.runs.first()?.oldest, self.runs.last()?.newest))
     }
 
-    /// Memory of all runs. Never falls.
+    /// Returns the memory of all runs. Never decreases.
     pub fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }
 
-    /// Adds the range deletes of a commit. `seqno` is not below any before it. Empty ranges add nothing.
+    /// Adds the range deletes of a commit. `seqno` is not below any earlier one. Empty ranges add
+    /// nothing.
     ///
     /// Cost: `O(log n)` copies of a range, spread over the calls.
     pub fn add(&mut self, mut ranges: Vec<KeyRange<'_>>, seqno: SeqNo) {
@@ -105,10 +110,10 @@ impl RangeHistory {
         }
     }
 
-    /// Joins all runs into one, so that one binary search finds that a key is not covered. For a history that takes no
-    /// more range deletes.
+    /// Joins all runs into one, so that one binary search finds that a key is not covered. For a
+    /// history that receives no more range deletes.
     ///
-    /// Cost: a copy of what it covers.
+    /// Cost: a copy of all covered ranges.
     pub fn join_all(&mut self) {
         if self.runs.len() > 1 {
             let level = self.runs.iter().map(|run| run.level).max();
@@ -137,13 +142,13 @@ impl RangeHistory {
         }
     }
 
-    /// The newest range delete over `key` that a reader at `read_point` sees.
+    /// Returns the newest range delete over `key` that a reader at `read_point` sees.
     pub fn find(&self, key: &[u8], read_point: SeqNo) -> Option<Deleted<'_>> {
         let mut newest_first = self.runs.iter().rev();
         newest_first.find_map(|run| run.find(key, read_point))
     }
 
-    /// Seqno of that range delete; 0 if there is none.
+    /// Returns the seqno of that range delete; 0 if there is none.
     pub fn deleted_at(&self, key: &[u8], read_point: SeqNo) -> SeqNo {
         self.find(key, read_point).map_or(0, |found| found.seqno)
     }
@@ -189,7 +194,7 @@ impl Run {
         }
     }
 
-    /// This run with one more range delete; `None` where it takes no more.
+    /// Returns this run with one more range delete, or `None` if it is full.
     fn with(&self, (start, end): KeyRange<'_>, seqno: SeqNo) -> Option<Run> {
         let Parts::Few { bounds, seqnos } = &self.parts else {
             return None;
@@ -288,9 +293,9 @@ impl Run {
         }
     }
 
-    /// Memory of the run without that of its parts.
+    /// Returns the memory of the run without that of its parts.
     fn own_bytes(&self) -> usize {
-        // Of the run, its count of references, and the pointer to it.
+        // The run, its reference count, and the pointer to it.
         let own = size_of::<Run>() + 3 * size_of::<usize>();
         own + match &self.parts {
             Parts::Few { bounds, seqnos } => {

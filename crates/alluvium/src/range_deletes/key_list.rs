@@ -1,15 +1,15 @@
-//! List of keys in two allocations, so that a key costs its bytes and one offset.
+//! List of keys in two allocations: each key costs its bytes and one offset.
 
-/// Keys by their positions.
+/// Keys by position.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct KeyList {
     bytes: Vec<u8>,
-    /// End of each key in `bytes`; it begins where the one before it ends.
+    /// End of each key in `bytes`; the key begins at the end of the previous one.
     ends: Vec<usize>,
 }
 
 impl KeyList {
-    /// A copy with two more keys, without unused capacity.
+    /// Returns a copy with two more keys, without unused capacity.
     pub fn with_pair(&self, first: &[u8], second: &[u8]) -> KeyList {
         let mut longer = KeyList {
             bytes: Vec::with_capacity(self.bytes.len() + first.len() + second.len()),
@@ -48,12 +48,13 @@ impl KeyList {
         self.len().checked_sub(1).map(|last| self.get(last))
     }
 
-    /// The range between the keys `2 * at` and `2 * at + 1`.
+    /// Returns the keys `2 * at` and `2 * at + 1`, the bounds of a range.
     pub fn pair(&self, at: usize) -> (&[u8], &[u8]) {
         (self.get(2 * at), self.get(2 * at + 1))
     }
 
-    /// Number of keys that `is_before` holds of; it holds of none after the first that it does not hold of.
+    /// Returns the number of leading keys for which `is_before` is true; it must be false for all
+    /// later keys.
     pub fn partition_point(&self, is_before: impl Fn(&[u8]) -> bool) -> usize {
         self.partition_point_by(self.len(), |at| is_before(self.get(at)))
     }
@@ -72,12 +73,12 @@ impl KeyList {
         low
     }
 
-    /// Bytes of all keys.
+    /// Returns the bytes of all keys.
     pub fn key_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Gives unused capacity back.
+    /// Frees unused capacity.
     pub fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
         self.ends.shrink_to_fit();

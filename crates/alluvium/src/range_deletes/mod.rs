@@ -1,13 +1,14 @@
 //! Range deletes in two forms: as a memtable collects them, and as a table stores them.
 //!
-//! A range delete with seqno `t` hides every entry of its range whose seqno is below `t`; entries of its own commit
-//! are not hidden.
+//! A range delete with seqno `t` hides every entry of its range with a seqno below `t`; entries of
+//! its own commit are not hidden.
 //!
-//! [`RangeHistory`] takes them in the order of their commits and answers for every read point, however many of them
-//! cover each other: memtables and open transactions use it. [`RangeDeletes`] are fragments that do not overlap, each
-//! with the seqnos that cover it: the form of table files and compactions. A [`Fragmenter`] makes fragments of any
-//! number of sources, and leaves out the seqnos that no read point tells from a newer one. So `n` range deletes cost
-//! `O(n log n)` time and memory in both forms, and each open snapshot adds at most one seqno to a fragment.
+//! [`RangeHistory`] takes them in the order of their commits and answers for every read point, even
+//! if many of them overlap: memtables and open transactions use it. [`RangeDeletes`] are disjoint
+//! fragments, each with the seqnos that cover it: the form of table files and compactions. A
+//! [`Fragmenter`] builds fragments from any number of sources, and leaves out the seqnos that no
+//! read point distinguishes from a newer one. So `n` range deletes cost `O(n log n)` time and
+//! memory in both forms, and each open snapshot adds at most one seqno to a fragment.
 
 mod cover;
 mod fragmenter;
@@ -25,7 +26,7 @@ use crate::base::SeqNo;
 /// Keys from `start` (inclusive) to `end` (exclusive).
 pub type KeyRange<'a> = (&'a [u8], &'a [u8]);
 
-/// A range of keys that one range delete covers.
+/// Range of keys that one range delete covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deleted<'a> {
     /// Inclusive.

@@ -1,4 +1,5 @@
-//! Both forms compared with a list of range deletes that is searched one by one; memory of very many range deletes.
+//! Both forms compared with a list of range deletes that is searched linearly; memory of very many
+//! range deletes.
 
 use alluvium_testkit::random::Rng;
 
@@ -128,7 +129,8 @@ fn fragments_keep_what_read_points_tell_apart_and_join_the_rest() {
     assert_eq!(thinned(&[1, 9]), "b-f@5,1");
     assert_eq!(thinned(&[3, 4, 9]), "b-c@5,1 c-d@5,2 d-f@5,1");
     assert_eq!(thinned(&[1, 2, 9]), "b-c@5,1 c-d@5,2,1 d-f@5,1");
-    // Range deletes above the last point are not visible yet, so every reader may come.
+    // Range deletes above the last point are not visible yet, so a reader at any point may need all
+    // seqnos.
     assert_eq!(thinned(&[1]), "b-c@5,1 c-d@5,2,1 d-f@5,1");
     assert_eq!(thinned(&[0]), "b-c@5,1 c-d@5,2,1 d-f@5,1");
 }
@@ -173,7 +175,7 @@ fn key(n: usize) -> Vec<u8> {
     format!("{n:06}").into_bytes()
 }
 
-/// Range deletes over few keys, some of them several in a commit, sometimes very many.
+/// Returns range deletes over few keys: some commits have several, some have very many.
 fn random(rng: &mut Rng, commits: u64, keys: usize) -> Vec<Plain> {
     let mut all = Vec::new();
     for seqno in 1..=commits {
@@ -188,7 +190,7 @@ fn random(rng: &mut Rng, commits: u64, keys: usize) -> Vec<Plain> {
     all
 }
 
-/// The newest range delete over `key` at a read point, by looking at all.
+/// Returns the newest range delete over `key` at a read point, by a linear search.
 fn newest(all: &[Plain], key: &[u8], point: SeqNo) -> SeqNo {
     let covering = all
         .iter()
