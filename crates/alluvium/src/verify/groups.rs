@@ -1,4 +1,4 @@
-//! What the manifest's lists of tables must obey, as far as the tables themselves do not show it. Pure.
+//! Rules for the manifest's lists of tables that the tables themselves do not show. Pure.
 
 use std::path::Path;
 
@@ -54,13 +54,14 @@ fn check_group(
     }
     for pair in group.upper.windows(2) {
         let ((run, newer), (older_run, older)) = (&pair[0], &pair[1]);
-        // Not above it: the tables of one ingest have one number, and no key in common.
+        // `<` rather than `<=`: the tables of one ingest have the same seqno, and no key in common.
         if run <= older_run || seqnos(newer).0 < seqnos(older).1 {
             found.push(format!("{} is not newer than {}", newer.id, older.id));
         }
     }
     let upper = group.upper.iter().map(|(_, table)| table);
-    // Flushed rows have numbers up to the flushed one, but ingested ones, which were never in memory, may be above it.
+    // Flushed rows have seqnos up to the flushed one. Ingested rows were never in memory and may be
+    // above it.
     let limit = last_seqno.max(keyspace.flushed_seqno);
     let above = |table: &&TableRecord| seqnos(table).1 > limit;
     for table in upper.chain(&group.last).filter(above) {
@@ -69,7 +70,7 @@ fn check_group(
     found
 }
 
-/// The smallest and the largest seqno of a table, as readers see them.
+/// Returns the smallest and the largest seqno of a table, as readers see them.
 fn seqnos(table: &TableRecord) -> (SeqNo, SeqNo) {
     let floor = table.global_seqno.unwrap_or(0);
     (table.min_seqno.max(floor), table.max_seqno.max(floor))

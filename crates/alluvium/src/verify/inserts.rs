@@ -1,16 +1,16 @@
 //! Finds inserts over live rows in the merged entries of a keyspace.
 //!
-//! `insert` promises that the key is absent. In every history that keeps the promise, the next older thing that any
-//! source has of the key is a delete, or a range delete over it (of the same commit too), or nothing:
+//! The caller of `insert` promises that the key is absent. If the history keeps the promise, then
+//! the next older version of the key in any source is a delete, an expired row, a range delete over
+//! it (of the same commit too), or absent:
 //!
-//! - a memtable turns an insert over anything it holds into a covering put, and so does a merge that drops what an insert
-//!   shadows, so an insert is only ever above what another source, or a snapshot, keeps;
-//! - a delete goes only together with the insert below it, which itself stood on a delete or on nothing, or as the oldest
-//!   version in the last level, with everything that it hid.
+//! - A memtable turns an insert over any of its own versions of the key into a covering put. A
+//!   compaction that drops the versions shadowed by an insert does the same. So an insert is only
+//!   ever above versions of another source or of a snapshot.
+//! - A delete is dropped only in two cases: together with the insert below it, itself above a
+//!   delete or nothing; or as the oldest version in the last level, with everything that it hid.
 //!
-//! A keyspace whose rows expire has no inserts: they are stored as puts.
-//!
-//! A broken promise that was folded into a covering put does no harm any more, and is not found.
+//! A broken promise that was folded into a covering put is harmless and is not found.
 
 use crate::sync::collections::HashSet;
 
@@ -23,10 +23,10 @@ use crate::error::Result;
 use crate::keyspace::tree::{Tree, TreeState};
 use crate::table::TableScan;
 
-/// Versions of a key that are looked at between two calls of the pause.
+/// Number of versions checked between two calls of `pause`.
 const PAUSE_EVERY: u64 = 4096;
 
-/// Looks through one keyspace. Groups with a damaged table are left out.
+/// Checks one keyspace. Groups with a damaged table are skipped.
 pub(super) fn check(
     shared: &Shared,
     tree: &Tree,
@@ -34,7 +34,8 @@ pub(super) fn check(
     pause: &mut dyn FnMut(u64),
     report: &mut VerifyReport,
 ) {
-    // Registered first, so that the active memtable keeps what this point sees while it is read.
+    // Registered first, so that the active memtable keeps the versions visible at this point during
+    // the check.
     let _point = shared.read_points.register();
     let state = tree.load_full();
     let mut memtables: Vec<Input> = Vec::new();
@@ -51,7 +52,7 @@ pub(super) fn check(
             true => Ok(false),
             false => check_group(tree, &state, index, &mut memtables, pause, report),
         };
-        // A table that fails only now was written after the others had been checked.
+        // A table that fails only now was written after the other tables had been checked.
         match done {
             Ok(true) => {}
             Ok(false) => report.groups_skipped += 1,
@@ -75,7 +76,7 @@ fn check_group(
         memtable.skip_to(low);
     }
     let own = memtables.len();
-    // Newest first, as a point read goes.
+    // Newest first, in the order of a point read.
     let mut inputs = std::mem::take(memtables);
     let from = (!low.is_empty()).then_some(low);
     for upper in &group.upper {
@@ -94,7 +95,7 @@ fn check_group(
     result.map(|()| true)
 }
 
-/// The newest range delete over a key of the group up to a commit; 0 when there is none.
+/// Returns the newest range delete over a key of the group up to a commit; 0 if there is none.
 fn deleted_at(state: &TreeState, index: usize, key: &[u8], seqno: SeqNo) -> SeqNo {
     let memtables = state
         .memtables()
@@ -104,13 +105,26 @@ fn deleted_at(state: &TreeState, index: usize, key: &[u8], seqno: SeqNo) -> SeqN
     memtables.chain(tables).max().unwrap_or(0)
 }
 
-/// What is known of a group beside its entries.
+/// Context for checking the merged entries of a group.
 struct Merged<'a> {
     tree: &'a Tree,
-    /// The newest range delete over a key up to a commit.
+    /// Rows with an expiry time up to this one are absent; `None` if rows do not expire.
+    now: Option<u64>,
+    /// Returns the newest range delete over a key up to a commit.
     deleted_at: &'a dyn Fn(&[u8], SeqNo) -> SeqNo,
-    /// The end of the group.
+    /// End of the group.
     high: Option<&'a [u8]>,
+}
+
+impl Merged<'_> {
+    /// Returns the kind of an entry, with an expired one counted as a delete.
+    fn kind(&self, kind: Option<ValueKind>, stored: &[u8]) -> Option<ValueKind> {
+        let until = self.now.zip(expires_at(stored));
+        match until.is_some_and(|(now, until)| until <= now) {
+            true if kind != Some(ValueKind::Delete) => Some(ValueKind::Delete),
+            _ => kind,
+        }
+    }
 }
 
 fn check_merged(
@@ -126,7 +140,7 @@ fn check_merged(
     let mut versions: Vec<(SeqNo, Option<ValueKind>)> = Vec::new();
     let mut key = Vec::new();
     let mut looked_at = 0;
-    // Ends with the entries of all inputs.
+    // Terminates with the entries of all inputs.
     loop {
         let keys = inputs.iter().filter_map(Input::key);
         let Some(least) = keys
@@ -157,8 +171,8 @@ fn check_merged(
     }
 }
 
-/// The inserts among the versions of a key, newest first, that stand on a live one. `deleted_at` gives the newest range
-/// delete up to a commit.
+/// Returns the inserts among the versions of a key, newest first, directly above a live version.
+/// `deleted_at` returns the newest range delete up to a commit.
 fn wrong(
     versions: &[(SeqNo, Option<ValueKind>)],
     deleted_at: impl Fn(SeqNo) -> SeqNo,
@@ -174,10 +188,10 @@ fn wrong(
         .collect()
 }
 
-/// A forward stream of the versions of one source.
+/// Forward stream of the versions of one source.
 enum Input {
     Memtable(MemtableCursor),
-    /// Tables in key order that do not overlap; the current one last.
+    /// Disjoint tables in key order; the current one last.
     Tables {
         scans: Vec<TableScan>,
         valid: bool,
@@ -191,7 +205,7 @@ impl Input {
         Input::Tables { scans, valid }
     }
 
-    /// Goes on to the next entry.
+    /// Moves to the next entry.
     fn next(&mut self) -> Result<()> {
         match self {
             Input::Memtable(cursor) => {
@@ -218,7 +232,7 @@ impl Input {
         }
     }
 
-    /// Goes to the first key at or after `low`, unless it is there or beyond.
+    /// Moves to the first key at or after `low`, unless the input is already there or beyond.
     fn skip_to(&mut self, low: &[u8]) {
         if let Input::Memtable(cursor) = self
             && cursor.valid()
@@ -228,8 +242,13 @@ impl Input {
         }
     }
 
-    /// Moves the versions of `key` into `out` and goes on.
-    fn take(&mut self, key: &[u8], out: &mut Vec<(SeqNo, Option<ValueKind>)>) -> Result<()> {
+    /// Moves the versions of `key` into `out` and steps past them.
+    fn take(
+        &mut self,
+        key: &[u8],
+        group: &Merged<'_>,
+        out: &mut Vec<(SeqNo, Option<ValueKind>)>,
+    ) -> Result<()> {
         while self.key() == Some(key) {
             match self {
                 Input::Memtable(cursor) => {
@@ -277,7 +296,7 @@ mod tests {
             ("i9 i0", 0, vec![(9, 0)]),
             ("d9 i7 p5 i3 d2", 0, vec![(7, 5)]),
             ("i9 p7", 8, vec![]),
-            // A range delete in the insert's own commit, and one that came after it.
+            // A range delete in the insert's own commit, and a later one.
             ("i9 p7", 9, vec![]),
             ("i9 p7", 10, vec![(9, 7)]),
             ("i9 p7", 7, vec![(9, 7)]),

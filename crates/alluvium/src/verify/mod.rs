@@ -1,12 +1,15 @@
-//! Reading everything that a database has on the device and checking it, while it is open and used.
+//! Verification: reads everything that a database has on the device and checks it, while it is open
+//! and in use.
 //!
-//! Manifest, tables and log are read from their files again, past the block cache; blocks that the system holds in its
-//! page cache are checked there. Each file's own checksums come first, then what the files say of each other: the
-//! manifest of its tables, groups of their ranges, sequence numbers of the order of sources. Last, the merged entries of
-//! each keyspace tell whether an `insert` was written over a live row.
+//! Manifest, tables and log are read from their files again, bypassing the block cache. Blocks in
+//! the kernel's page cache are checked there. Each file's own checksums come first, then its
+//! consistency with other files: the manifest with its tables, groups with their ranges, sequence
+//! numbers with the order of sources. Last, the merged entries of each keyspace show if an `insert`
+//! was written over a live row.
 //!
-//! The check holds on to the tables as they are at its beginning, so their files stay. It takes no lock of the engine but
-//! for the manifest's file, for as long as that is read. Memory: one table's fences and filters, and buffers of one merge.
+//! The check keeps references to the tables as they are at its beginning, so their files stay. The
+//! only lock of the engine that it holds is that of the manifest's file, while reading it. Memory:
+//! one table's fences and filters, and buffers of one merge.
 
 mod groups;
 mod inserts;
@@ -28,52 +31,54 @@ use crate::table::{Table, ValueFile, ValuesPart};
 use crate::version::{Manifest, ManifestState, TableRecord};
 use crate::wal::{RecordKind, ScrubLog, WalPosition};
 
-/// At most this many are kept of each list in a report; all are counted.
+/// Maximum number of items kept in each list of a report; all are counted.
 const REPORTED_MAX: usize = 1000;
 
-/// What [`Database::verify`] has read and found.
+/// Result of [`Database::verify`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
     /// Files that are damaged or cannot be read: [`Error::Corruption`] with file and offset, or [`Error::Io`]. The
     /// first thousand.
     pub damages: Vec<Error>,
-    /// How many there are.
+    /// Total number of damages.
     pub damage_count: u64,
-    /// Inserts over live rows that merges have not folded yet. The first thousand.
+    /// Inserts over live rows that no compaction has folded yet. The first thousand.
     pub wrong_inserts: Vec<WrongInsert>,
-    /// How many there are.
+    /// Total number of wrong inserts.
     pub wrong_insert_count: u64,
-    /// Groups of tables whose inserts were not looked at, because a table of theirs is damaged.
+    /// Groups of tables whose inserts were not checked, because one of their tables is damaged.
     pub groups_skipped: u64,
-    /// Table files read.
+    /// Number of table files read.
     pub tables: u64,
-    /// Entries in them.
+    /// Number of entries in the tables.
     pub entries: u64,
-    /// Log segments read.
+    /// Number of log segments read.
     pub log_segments: u64,
-    /// Records in them.
+    /// Number of records in the log segments.
     pub log_records: u64,
-    /// Bytes read of all files.
+    /// Number of bytes read of all files.
     pub bytes: u64,
 }
 
-/// An [`insert`](crate::Keyspace::insert) of a key that was there: after its delete the older value may come back.
+/// An [`insert`](crate::Keyspace::insert) of an existing key: after its delete the older value may
+/// come back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WrongInsert {
-    /// The keyspace.
+    /// Name of the keyspace.
     pub keyspace: String,
-    /// The key.
+    /// Inserted key.
     pub key: Vec<u8>,
-    /// The commit that inserted it.
+    /// Seqno of the commit that inserted the key.
     pub seqno: SeqNo,
-    /// The commit that wrote the older value; 0 where that is so old that its number is no longer kept.
+    /// Seqno of the commit that wrote the older value; 0 if the value is so old that its seqno is
+    /// no longer kept.
     pub older_seqno: SeqNo,
 }
 
 impl VerifyReport {
-    /// Whether nothing was found.
+    /// Returns true if no damage and no wrong insert was found.
     pub fn is_clean(&self) -> bool {
         self.damage_count == 0 && self.wrong_insert_count == 0
     }
@@ -94,20 +99,21 @@ impl VerifyReport {
 }
 
 impl Database {
-    /// Reads every file of the database and checks it, and goes on after the first damage. Commits and reads go on
-    /// meanwhile; the block cache is left alone. Costs two passes over all tables, in this thread.
+    /// Reads and checks every file of the database, and continues after the first damage. Commits
+    /// and reads go on meanwhile; the block cache is not used. Costs two passes over all tables, in
+    /// this thread.
     ///
-    /// The result is about the commits of its beginning. What is damaged is not repaired.
+    /// The result covers the commits up to the start of the call. Damage is not repaired.
     ///
     /// # Errors
     ///
-    /// `Closed`. Whatever is found about files is in the report.
+    /// `Closed`. Errors of files are in the report.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(&mut |_| {})
     }
 
-    /// As [`Database::verify`]; `pause` is called with the bytes of each piece that was read, after it and under no
-    /// lock, and may wait so as to limit the rate.
+    /// As [`Database::verify`]. Calls `pause` with the bytes of each piece after reading it,
+    /// without holding a lock; `pause` may wait to limit the rate.
     pub fn verify_with(&self, pause: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
         let shared = self.shared();
         shared.check_open()?;
@@ -124,25 +130,25 @@ impl Database {
     }
 }
 
-/// The database as it is at the beginning.
+/// Database as it is at the beginning of the check.
 struct Held {
     state: ManifestState,
     /// Keeps the files of the state's tables.
     _tables: Vec<Arc<Table>>,
-    /// Up to where the log is written; `None` where nobody writes one.
+    /// End of the log; `None` if the database writes no log.
     log_end: Option<WalPosition>,
 }
 
-/// Checks the manifest's file against the state in memory, and holds on to everything.
+/// Checks the manifest's file against the state in memory, and takes references to all tables.
 fn hold(shared: &Shared, report: &mut VerifyReport) -> Held {
     let log = shared.log.lock();
     let log_end = log.wal.as_ref().map(|wal| wal.position());
     drop(log);
     let store = shared.store.lock();
-    // Under the lock: an edit that is being appended would look cut off.
+    // Under the lock: otherwise an edit in the middle of its append would look truncated.
     match Manifest::read(&*shared.vfs, &shared.dir) {
         Err(error) => report.damage(error),
-        // After a failed append the file may say more than was ever published.
+        // After a failed append the file may contain edits that were never published.
         Ok(_) if shared.poison.check().is_err() => {}
         Ok((uid, state)) => {
             if uid != shared.uid || state != *store.state() {
@@ -154,7 +160,7 @@ fn hold(shared: &Shared, report: &mut VerifyReport) -> Held {
         }
     }
     let state = store.state().clone();
-    // All of them, but for those of an edit that has failed: their files stay where they are.
+    // All tables, except those of a failed edit; their files are not deleted.
     let tables = state.table_ids().filter_map(|id| store.table(id)).collect();
     Held {
         state,
@@ -163,7 +169,7 @@ fn hold(shared: &Shared, report: &mut VerifyReport) -> Held {
     }
 }
 
-/// Checks each table file by itself and against what the manifest says of it. Returns the damaged ones.
+/// Checks each table file by itself and against the manifest. Returns the damaged ones.
 fn check_tables(
     shared: &Shared,
     held: &Held,
@@ -204,7 +210,7 @@ fn check_table(
     let path = shared.path(record.id.to_string());
     let file = shared.vfs.open_read(&path);
     let file = file.map_err(|e| Error::io("open", &path, e))?;
-    // Opened anew: what is in memory was right when it was read.
+    // Opened again: the data in memory was correct when it was read.
     let cache = Arc::new(Cache::new(CACHE_BYTES_MIN as u64));
     let open_values = |part: &ValuesPart| ValueFile::open_in(&*shared.vfs, &shared.dir, part);
     let table = Table::open_with(file, record.id, record.uid, cache, open_values)?;
@@ -233,7 +239,7 @@ fn check_table(
     Ok(())
 }
 
-/// Checks the log up to where it was written at the beginning.
+/// Checks the log up to its end at the beginning of the check.
 fn check_log(shared: &Shared, held: &Held, report: &mut VerifyReport) {
     let mut check = LogCheck {
         shared,
@@ -248,8 +254,9 @@ fn check_log(shared: &Shared, held: &Held, report: &mut VerifyReport) {
         report.bytes += done.bytes;
         return;
     }
-    // Nobody writes: a replay that keeps nothing. What was replayed at the opening may be flushed meanwhile, which
-    // trims the log: then what is left of it is checked. Ends, because the oldest needed segment only grows.
+    // There is no log writer: replays the log and keeps nothing. A flush of the rows replayed at
+    // the opening may trim the log meanwhile; then the rest of it is checked. Terminates, because
+    // the oldest needed segment only increases.
     let mut oldest = held.state.oldest_segment;
     while let Err(error) = check_still_log(&mut check, oldest) {
         let needed = check.oldest_needed();
@@ -323,7 +330,7 @@ impl ScrubLog for LogCheck<'_> {
     }
 }
 
-/// The file in which a keyspace's list of tables stands, for messages.
+/// Returns the file that contains a keyspace's list of tables, for messages.
 fn manifest_path(dir: &std::path::Path) -> PathBuf {
     dir.join("CURRENT")
 }
