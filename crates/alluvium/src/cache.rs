@@ -1,18 +1,21 @@
-//! The block cache: byte accounting and eviction. It has no hash table, because it stores nothing.
+//! Block cache: byte accounting and eviction. It has no hash table, because it stores nothing.
 //!
-//! Each table keeps its decoded blocks in slots of its own, one for each block, so a hit costs one pointer load next to
-//! the fence search that a reader makes anyway. What is shared is the memory: an owner charges what it installs, and
-//! the cache asks owners to give frames up, in CLOCK order, until the total is within the capacity.
+//! Each table keeps its decoded blocks in slots of its own, one for each block, so a hit costs one
+//! pointer load in addition to the fence search that a reader makes anyway. Only the memory is
+//! shared: an owner charges the frames that it installs, and the cache asks owners to evict frames,
+//! in CLOCK order, until the total is within the capacity.
 //!
-//! The cache has what other uses of the memory budget leave at each moment, so it keeps their accounts as well: see
-//! [`crate::memory`]. A change there only sets a number: the next charges and [`Cache::trim`] make room, so that whoever
-//! fills a memtable does not pay for the cache unless they are far behind.
+//! The cache's capacity is the part of the memory budget that other uses leave, so it keeps their
+//! accounts as well: see [`crate::memory`]. A change there only sets a number. Later charges and
+//! [`Cache::trim`] evict, so a thread that fills a memtable evicts only if background trimming has
+//! fallen far behind.
 //!
-//! Lock order: the ring's mutex is a leaf. It is taken on misses only, never on a hit, and nothing is freed under it.
+//! Lock order: the ring's mutex is a leaf. It is taken only on misses, never on a hit, and nothing
+//! is freed under it.
 
 use crate::memory::Use;
 use crate::sync::{Mutex, MutexGuard};
-// What decides about evictions is known to the models; the other numbers are hints.
+// Counters that decide about evictions are part of the loom models; the other numbers are hints.
 use crate::sync::atomic::AtomicU64 as DecidingU64;
 use crossbeam_utils::CachePadded;
 use std::any::Any;
@@ -21,40 +24,41 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Something whose frames the cache may ask back.
+/// Owner of frames that the cache may ask to evict.
 pub trait FrameOwner: Send + Sync {
-    /// Lowers the use count of a frame, or gives the frame up where the count is 0.
+    /// Lowers the use count of a frame, or evicts the frame if the count is 0.
     fn try_evict(&self, frame: u32) -> Eviction;
 }
 
-/// What became of a frame that was asked for.
+/// Result of an eviction request.
 pub enum Eviction {
-    /// It was used since it was last asked for, and stays for now.
+    /// The frame was used since the last request, and stays for now.
     Kept,
-    /// The claim on this many bytes is gone. The frame's memory, if there was any left, is handed out to be freed or
-    /// used again where no lock is held.
+    /// The charge for this many bytes is released. The frame's memory, if any was left, is returned
+    /// to be freed or reused without a lock.
     Evicted(u64, Option<Evicted>),
 }
 
-/// The memory of a frame.
+/// Memory of a frame.
 pub trait FrameMemory: Any + Send + Sync {
-    /// Frees it, to the system as far as that can be, if nobody else holds it: nothing comes in its place.
+    /// Frees the memory, to the operating system as far as possible, unless another reference
+    /// exists. No new frame replaces it.
     fn give_back(self: Arc<Self>);
 }
 
-/// The memory of a frame that was given up.
+/// Memory of an evicted frame.
 pub type Evicted = Arc<dyn FrameMemory>;
 
-/// Bounds the memory of decoded blocks over all tables of a database. Shared by `Arc`.
+/// Memory limit for decoded blocks over all tables of a database. Shared by `Arc`.
 pub struct Cache {
-    /// What frames and all other uses may take together.
+    /// Maximum bytes of frames and all other uses together.
     total: AtomicU64,
-    /// What each other use takes. Relaxed, as all numbers here: they order nothing.
+    /// Bytes of each other use. Relaxed, as all numbers here: they order nothing.
     taken: [AtomicU64; Use::ALL.len()],
-    /// The most that others took together lately: see [`Cache::capacity_bytes`].
+    /// Recent maximum of the bytes of all other uses together: see [`Cache::capacity_bytes`].
     taken_peak: AtomicU64,
     used: DecidingU64,
-    /// Guards the CLOCK order. Every installed frame whose owner lives has exactly one entry.
+    /// Guards the CLOCK order. Every installed frame with a live owner has exactly one entry.
     ring: Mutex<VecDeque<RingEntry>>,
     counters: [CachePadded<Counters>; COUNTER_SHARDS],
 }
@@ -70,30 +74,33 @@ struct Counters {
     misses: AtomicU64,
 }
 
-/// Enough that threads on different cores rarely share a counter's cache line.
+/// Large enough that threads on different cores rarely share a counter's cache line.
 pub const COUNTER_SHARDS: usize = 16;
 
-/// A frame whose use count is saturated (3) goes at the fourth request, so this many rounds always free something.
+/// A frame with a saturated use count (3) is evicted at the fourth request, so this many rounds
+/// always free something.
 const ROUNDS_MAX: usize = 4;
 
-/// Frames that one charge gives up at most: more than it adds, so that a lowered capacity is reached, and few enough
-/// for a single read.
+/// Maximum number of frames that one charge evicts: more than it adds, to reach a lowered capacity,
+/// and few enough for a single read.
 const EVICTIONS_PER_CHARGE: usize = 8;
 
-/// Frames that [`Cache::trim`] gives up between two releases of the ring's mutex.
+/// Number of frames that [`Cache::trim`] evicts between two releases of the ring's mutex.
 const EVICTIONS_PER_TRIM_STEP: usize = 64;
 
-/// The cache grows back by one byte for this many that were read into it.
+/// Bytes read into the cache for each byte that it grows back.
 const REGROWTH: u64 = 64;
 
-/// Background threads may be behind by one byte for this many of what frames and others may take.
+/// Divisor of the total: excess up to this fraction is left to the background threads.
 const OVERDUE: u64 = 64;
 
-/// Without any cache every read decodes a block: the memory budget is exceeded rather than that.
+/// Minimum bytes of the cache. Without any cache every read decodes a block, so the memory budget
+/// is exceeded instead.
 pub const CACHE_BYTES_MIN: usize = 1 << 20;
 
 impl Cache {
-    /// A cache that keeps at most `total_bytes` of decoded blocks, less what others take.
+    /// Creates a cache that keeps at most `total_bytes` of decoded blocks, minus the bytes of other
+    /// uses.
     pub fn new(total_bytes: u64) -> Cache {
         Cache {
             total: AtomicU64::new(total_bytes),
@@ -105,12 +112,13 @@ impl Cache {
         }
     }
 
-    /// The most bytes of frames that are kept at the moment: what other uses leave, but not less than
+    /// Returns the current maximum bytes of frames: the bytes that other uses leave, but at least
     /// [`CACHE_BYTES_MIN`].
     ///
-    /// Others take and give back in waves, as memtables fill and are flushed. What frames leave behind when they give way
-    /// is holes of the allocator, which nobody else can use: a cache that grew again after each wave would make the
-    /// process larger by a whole wave. So it gives way at once, and grows again by little for each block that is read.
+    /// Other uses grow and shrink in waves, as memtables fill and are flushed. Evicted frames leave
+    /// holes in the allocator, and other uses cannot fill them: a cache that grew again after each
+    /// wave would make the process larger by a whole wave. So the cache shrinks at once, and grows
+    /// back by a little for each block that is read.
     pub fn capacity_bytes(&self) -> u64 {
         let total = self.total.load(Ordering::Relaxed);
         let least = total.min(CACHE_BYTES_MIN as u64);
@@ -118,21 +126,22 @@ impl Cache {
         total.saturating_sub(peak).max(least)
     }
 
-    /// Changes what frames and other uses may take together. Frames above it are given up by later charges, or by
-    /// [`Cache::trim`].
+    /// Changes the maximum bytes of frames and other uses together. Later charges, or
+    /// [`Cache::trim`], evict the frames above it.
     pub fn set_total(&self, total_bytes: u64) {
         self.total.store(total_bytes, Ordering::Relaxed);
     }
 
-    /// Another use takes this much more.
+    /// Adds `bytes` to another use.
     pub fn take(&self, what: Use, bytes: usize) {
         self.taken[what as usize].fetch_add(bytes as u64, Ordering::Relaxed);
         self.taken_peak
             .fetch_max(self.all_taken(), Ordering::Relaxed);
     }
 
-    /// As [`Cache::take`], for one who shall not pay for the cache unless those who should are far behind: then it gives
-    /// up twice as much as is taken, to catch up. That is a hundred blocks or two for a chunk of a memtable.
+    /// As [`Cache::take`], for foreground threads: evicts only if background trimming has fallen
+    /// far behind. Then it evicts twice as many bytes as are taken, to catch up: one or two hundred
+    /// blocks for a chunk of a memtable.
     pub fn take_and_help(&self, what: Use, bytes: usize) {
         self.take(what, bytes);
         let late = self.total.load(Ordering::Relaxed) / OVERDUE;
@@ -145,42 +154,45 @@ impl Cache {
         self.taken.iter().map(|t| t.load(Ordering::Relaxed)).sum()
     }
 
-    /// Lets the cache have at once what others have given back. For when the waves are over: the database is idle, or
-    /// was told to settle.
+    /// Lets the cache grow at once into the bytes that other uses returned. For the end of the
+    /// waves: the database is idle, or the caller asked it to settle.
     pub fn forget_peak(&self) {
         self.taken_peak.store(self.all_taken(), Ordering::Relaxed);
     }
 
-    /// Lets the cache have a little more of what others have given back, for a block of `bytes` that was read.
+    /// Lets the cache grow by a little into the bytes that other uses returned, after reading a
+    /// block of `bytes`.
     fn lower_peak(&self, bytes: u64) {
         let (peak, taken) = (self.taken_peak.load(Ordering::Relaxed), self.all_taken());
-        // A peak that another thread raises at this moment may be lost until the next one takes something.
+        // A peak that another thread raises at this moment may be lost until the next
+        // [`Cache::take`].
         if peak > taken {
             let lower = peak.saturating_sub(bytes / REGROWTH).max(taken);
             self.taken_peak.store(lower, Ordering::Relaxed);
         }
     }
 
-    /// Another use takes this much less.
+    /// Subtracts `bytes` from another use.
     pub fn give_back(&self, what: Use, bytes: usize) {
         self.taken[what as usize].fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 
-    /// What another use takes now.
+    /// Returns the current bytes of another use.
     pub fn taken_bytes(&self, what: Use) -> u64 {
         self.taken[what as usize].load(Ordering::Relaxed)
     }
 
-    /// Gives frames up until the total is within the capacity. For background threads: it may take milliseconds.
+    /// Evicts frames until the total is within the capacity. For background threads: it may take
+    /// milliseconds.
     pub fn trim(&self) {
         self.trim_by(u64::MAX);
     }
 
-    /// As [`Cache::trim`], but ends when about `bytes` were given up: for one who has taken as much, and shall not pay for
-    /// what others have taken.
+    /// As [`Cache::trim`], but stops after about `bytes`: for a thread that has taken as much and
+    /// should not evict for the memory of other threads.
     pub fn trim_by(&self, bytes: u64) {
         let enough = self.used_bytes().saturating_sub(bytes);
-        // Ends: each step gives frames up, or finds none to give up.
+        // Terminates: each step evicts frames, or finds none to evict.
         while !self.is_within() && self.used_bytes() > enough {
             let evicted = self.evict(self.ring.lock(), EVICTIONS_PER_TRIM_STEP);
             if evicted.is_empty() {
@@ -190,23 +202,24 @@ impl Cache {
         }
     }
 
-    /// Whether frames take no more than they may.
+    /// Returns true if frames are within the capacity.
     pub fn is_within(&self) -> bool {
         self.used_bytes() <= self.capacity_bytes()
     }
 
-    /// The bytes that frames take now. A block that a reader still holds after its eviction is not counted.
+    /// Returns the current bytes of frames. A block that a reader still holds after its eviction is
+    /// not counted.
     pub fn used_bytes(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// How many lookups found their block.
+    /// Returns the number of lookups that found their block.
     pub fn hits(&self) -> u64 {
         let hits = self.counters.iter().map(|c| c.hits.load(Ordering::Relaxed));
         hits.sum()
     }
 
-    /// How many lookups had to read their block.
+    /// Returns the number of lookups that had to read their block.
     pub fn misses(&self) -> u64 {
         let misses = self
             .counters
@@ -225,17 +238,18 @@ impl Cache {
         self.shard().misses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes over the eviction of a frame that `owner` has just installed, and makes room. Returns what was given up,
-    /// for the caller to use again.
+    /// Takes over the eviction of a frame that `owner` has just installed, and makes room. Returns
+    /// the evicted memory for the caller to reuse.
     ///
-    /// Called once for each installed frame, after it is in place, so that an eviction always finds it.
+    /// Called once for each installed frame, after it is in place, so that an eviction always finds
+    /// it.
     pub fn charge(&self, bytes: u64, owner: Weak<dyn FrameOwner>, frame: u32) -> Vec<Evicted> {
         self.used.fetch_add(bytes, Ordering::Relaxed);
         self.lower_peak(bytes);
         let mut ring = self.ring.lock();
         ring.push_back(RingEntry { owner, frame });
-        // Dropped tables leave their entries behind. Looking at two for each one added keeps them few, also where
-        // the cache never fills up and the loop below never runs.
+        // Dropped tables leave their entries in the ring. Checking two for each added entry keeps
+        // them few, even if the cache never fills up and eviction never runs.
         for _ in 0..2 {
             if let Some(entry) = ring.pop_front()
                 && entry.owner.strong_count() > 0
@@ -246,12 +260,12 @@ impl Cache {
         self.evict(ring, EVICTIONS_PER_CHARGE)
     }
 
-    /// Returns the bytes of frames that their owner has dropped by itself.
+    /// Releases the bytes of frames that their owner has dropped by itself.
     pub fn release(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Gives up to `frames_max` frames up, until the total is within the capacity.
+    /// Evicts up to `frames_max` frames, until the total is within the capacity.
     fn evict(
         &self,
         mut ring: MutexGuard<'_, VecDeque<RingEntry>>,
@@ -277,7 +291,7 @@ impl Cache {
                     evicted.extend(memory);
                 }
             }
-            // Its table went meanwhile: all its blocks are freed with it.
+            // The table was dropped meanwhile: all its blocks are freed with it.
             if Arc::strong_count(&owner) == 1 {
                 unowned.push(owner);
             }
@@ -292,15 +306,15 @@ impl Cache {
     }
 }
 
-/// Which of [`COUNTER_SHARDS`] counters the calling thread adds to.
+/// Returns the index of the calling thread's shard, below [`COUNTER_SHARDS`].
 pub fn thread_shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        // No destructor, so it does not matter which runtime owns the thread.
+        // No destructor, so the runtime that owns the thread does not matter.
         static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
     }
     if cfg!(feature = "simulation") {
-        // What threads share must not depend on which simulations ran before.
+        // State shared by threads must not depend on simulations that ran before.
         return 0;
     }
     SHARD.with(|shard| {

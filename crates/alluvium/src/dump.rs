@@ -1,7 +1,9 @@
-//! What stored files say, piece by piece, for tools that show it to people. Not part of the public interface.
+//! Contents of stored files, piece by piece, for tools that display them. Not part of the public
+//! interface.
 //!
-//! Everything is read from the files, past an open database, and goes as far as it can be trusted: behind damage come the
-//! blocks of a table that are good, but no records of the log. Nothing is written.
+//! Everything is read from the files, bypassing an open database, as far as it can be trusted.
+//! After damage, the good blocks of a table are still returned, but no further records of the log.
+//! Nothing is written.
 
 use std::path::Path;
 
@@ -20,48 +22,49 @@ use crate::wal::RecordKind;
 /// One operation of a commit in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedOperation {
-    /// The keyspace.
+    /// Keyspace of the operation.
     pub keyspace: KeyspaceId,
-    /// What it does.
+    /// Kind of the operation.
     pub kind: ValueKind,
-    /// The key; the start of a range delete.
+    /// Key, or the start of a range delete.
     pub key: Vec<u8>,
-    /// The value; the end of a range delete; empty for a delete.
+    /// Value, or the end of a range delete; empty for a delete.
     pub value: Vec<u8>,
 }
 
-/// What a record of the log says.
+/// Content of a record of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogContent {
-    /// The operations of a commit.
+    /// Operations of a commit.
     Operations(Vec<LoggedOperation>),
-    /// A step of a prepared transaction: its id, and its operations where the step has them.
+    /// Step of a prepared transaction: its id, and its operations if the step has them.
     Prepared(Vec<u8>, Vec<LoggedOperation>),
-    /// A change of a keyspace: what was done, its id, its name.
+    /// Change of a keyspace: the action, the keyspace's id, its name.
     Keyspace(&'static str, KeyspaceId, String),
-    /// A marker, whose bytes say nothing to a reader of the log.
+    /// Marker without content for a reader of the log.
     Marker,
     /// The payload is not well-formed.
     Malformed,
 }
 
-/// A record of the log.
+/// Record of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRecord {
-    /// The segment in which it stands.
+    /// Log segment that contains the record.
     pub segment: SegmentId,
-    /// The commit.
+    /// Seqno of the commit.
     pub seqno: SeqNo,
-    /// What it is.
+    /// Kind of the record.
     pub kind: RecordKind,
-    /// Length of its payload.
+    /// Length of the payload.
     pub payload_bytes: usize,
-    /// What it says.
+    /// Decoded payload.
     pub content: LogContent,
 }
 
-/// Calls `visit` with each record of the log from `oldest_needed` on, until it returns `false`, and returns why it ended
-/// before the end of the log, if it did. The last two come from the manifest.
+/// Calls `visit` with each record of the log, starting at `oldest_needed`, until it returns
+/// `false`. Returns the error that stopped it before the end of the log, if any. `database_uid` and
+/// `oldest_needed` come from the manifest.
 ///
 /// # Errors
 ///
@@ -84,7 +87,7 @@ pub fn log(
         };
         stopped = !visit(record);
         match stopped {
-            // Ends the reading and is seen by nobody.
+            // Stops the replay; never returned to the caller.
             true => Err(Error::Closed),
             false => Ok(()),
         }
@@ -138,7 +141,8 @@ fn keyspace_change(payload: &[u8]) -> Option<LogContent> {
     ))
 }
 
-/// The options of a keyspace from their stored form; `None` where this build cannot read it.
+/// Decodes the options of a keyspace from their stored form; returns `None` if this build cannot
+/// read it.
 pub fn keyspace_options(stored: &[u8]) -> Option<KeyspaceOptions> {
     KeyspaceOptions::decode(stored)
 }
@@ -146,19 +150,21 @@ pub fn keyspace_options(stored: &[u8]) -> Option<KeyspaceOptions> {
 /// One row of a table file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableRow<'a> {
-    /// The key.
+    /// Key of the row.
     pub key: &'a [u8],
-    /// The commit, as it stands in the file: of an ingested table the manifest may say a later one.
+    /// Seqno of the commit as stored in the file; for an ingested table the manifest may give a
+    /// later one.
     pub seqno: SeqNo,
-    /// What the row says of its key.
+    /// Kind of the row.
     pub kind: ValueKind,
-    /// The stored value; where rows expire its last eight bytes are the time. Behind a pointer only what follows it.
+    /// Stored value; if rows expire, its last eight bytes are the expiry time. For a pointer, only
+    /// the bytes after it.
     pub value: &'a [u8],
-    /// The value file, and the offset and length of the value in it.
+    /// Value file, and the offset and length of the value in it.
     pub pointer: Option<(ValueFileId, u64, u32)>,
 }
 
-/// The uid that a table file says of itself, for a reader who has no manifest.
+/// Returns the uid stored in a table file, for a reader without a manifest.
 ///
 /// # Errors
 ///
@@ -167,8 +173,8 @@ pub fn stored_uid(file: &dyn VfsFile) -> Result<u64> {
     table::stored_uid(file)
 }
 
-/// Calls `visit` with each row of each good block of a table, until it returns `false`, and `damage` for each block
-/// that is not. Returns the range deletes; `None` where they cannot be read.
+/// Calls `visit` with each row of each good block of a table, until it returns `false`, and
+/// `damage` for each bad block. Returns the range deletes; `None` if they cannot be read.
 pub fn table(
     file: &dyn VfsFile,
     uid: u64,
@@ -186,7 +192,7 @@ pub fn table(
                 .as_ref()
                 .map(|(p, _)| (p.file, p.offset, p.value_bytes)),
         };
-        // Ends the reading and is seen by nobody.
+        // Stops the scan; never returned to the caller.
         visit(row).then_some(()).ok_or(Error::Closed)
     };
     table::salvage(file, uid, &mut row, damage).ok().flatten()

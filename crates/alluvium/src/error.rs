@@ -1,7 +1,7 @@
-//! The one error type of the engine: each variant tells the caller what to do next.
+//! Error type of the engine: each variant names the caller's next step.
 //!
-//! Messages are lower-case sentences without a full stop that name the file, keyspace or key in question.
-//! Causes are kept in `source()`.
+//! Messages are lower-case sentences without a full stop that name the file, keyspace or key in
+//! question. Causes are kept in `source()`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::base::SeqNo;
 
-/// The result of every fallible engine call.
+/// Result of every fallible engine call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Holder of a lock that was refused.
@@ -35,183 +35,193 @@ impl fmt::Display for LockHolder {
     }
 }
 
-/// Why a call failed. Cheap to clone, so that a poisoned database can repeat its first cause.
+/// Reason for a failed call. Cheap to clone, so that a poisoned database can repeat its first
+/// cause.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused an operation; nothing acknowledged is lost. Where `changed` is false, remove the
-    /// cause, for example a limit on open files, and call again: the database stays usable. Where it is true, the
-    /// database is poisoned: remove the cause and reopen.
+    /// The operating system refused an operation; nothing acknowledged is lost. If `changed` is
+    /// false, remove the cause, for example a limit on open files, and call again: the database
+    /// stays usable. If it is true, the database is poisoned: remove the cause and reopen.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was attempted, as a verb phrase.
+        /// Attempted operation, as a verb phrase.
         action: &'static str,
-        /// The file or directory.
+        /// File or directory.
         path: PathBuf,
-        /// The system's own error.
+        /// Error of the operating system.
         #[source]
         source: Arc<std::io::Error>,
-        /// True if the failed call may have changed the log, the manifest or the names of a directory. Then it is not
-        /// tried again: after a failed sync nothing is known about what is on the device.
+        /// True if the failed call may have changed the log, the manifest or the names of a
+        /// directory. Then it is not retried: after a failed sync the content of the device is
+        /// unknown.
         changed: bool,
     },
-    /// The device or quota is full. Free space and retry: nothing was applied, nothing acknowledged is lost.
+    /// The device or quota is full. Free space and retry: nothing was applied, nothing acknowledged
+    /// is lost.
     #[error("no space left to {action} {} ({source}): free some space, then retry", path.display())]
     NoSpace {
-        /// What was attempted, as a verb phrase.
+        /// Attempted operation, as a verb phrase.
         action: &'static str,
-        /// The file or directory.
+        /// File or directory.
         path: PathBuf,
-        /// The system's own error.
+        /// Error of the operating system.
         #[source]
         source: Arc<std::io::Error>,
     },
-    /// Stored bytes are wrong. They were not returned as data: restore the file or a backup, see with
-    /// [`crate::Database::verify`] what else is damaged, or save the rest with [`crate::repair()`].
+    /// Stored bytes are wrong. They were not returned as data: restore the file or a backup, check
+    /// for further damage with [`crate::Database::verify`], or save the rest with
+    /// [`crate::repair()`].
     #[error("corruption in {} at offset {offset}: {what} (expected {expected}, found {found})", path.display())]
     Corruption {
-        /// The damaged file.
+        /// Damaged file.
         path: PathBuf,
         /// Byte offset of the damaged structure in the file.
         offset: u64,
-        /// The structure that failed its check.
+        /// Structure that failed its check.
         what: &'static str,
-        /// What the check expected.
+        /// Content that the check expected.
         expected: String,
-        /// What was there.
+        /// Content found.
         found: String,
     },
     /// The file was written by a newer version. Open it with that version.
     #[error("{} has format version {found}, this build reads up to {supported}: use a newer build", path.display())]
     NewerFormat {
-        /// The file.
+        /// File with the newer format.
         path: PathBuf,
-        /// The version found.
+        /// Format version of the file.
         found: u32,
-        /// The newest version that this build reads.
+        /// Newest version that this build reads.
         supported: u32,
     },
     /// Another transaction changed the same row first. Roll back and retry the whole transaction.
     #[error("write conflict on a row of keyspace {keyspace}: roll back and retry")]
     Conflict {
-        /// The keyspace of the row.
+        /// Keyspace of the row.
         keyspace: String,
-        /// The row's key.
+        /// Key of the row.
         key: Vec<u8>,
     },
     /// A row lock was not granted in time. Roll back, or retry the statement.
     #[error("lock wait timeout after {waited_ms} ms on a row of keyspace {keyspace}")]
     LockTimeout {
-        /// The keyspace of the row.
+        /// Keyspace of the row.
         keyspace: String,
-        /// The row's key.
+        /// Key of the row.
         key: Vec<u8>,
-        /// How long the call waited.
+        /// Duration of the wait in milliseconds.
         waited_ms: u64,
     },
     /// Waiting for this row lock would close a cycle. Roll back and retry the whole transaction.
     #[error("deadlock on a row of keyspace {keyspace}: roll back and retry")]
     Deadlock {
-        /// The keyspace of the row.
+        /// Keyspace of the row.
         keyspace: String,
-        /// The row's key.
+        /// Key of the row.
         key: Vec<u8>,
     },
-    /// A row lock was not granted before the call's [`crate::LockCancel`] was cancelled. Roll back, or go on without
-    /// the row.
+    /// A row lock was not granted before the call's [`crate::LockCancel`] was canceled. Roll back,
+    /// or go on without the row.
     #[error("the wait for a lock on a row of keyspace {keyspace} was cancelled")]
     Cancelled {
-        /// The keyspace of the row.
+        /// Keyspace of the row.
         keyspace: String,
-        /// The row's key.
+        /// Key of the row.
         key: Vec<u8>,
     },
-    /// The writes of one transaction or batch, or of all open transactions together, would take more memory than they
-    /// may. Split it, end others, or raise [`crate::Options::transaction_bytes`]. Of the call nothing was applied; a transaction goes on with what it
-    /// has: commit that, or roll back.
+    /// The writes of one transaction or batch, or of all open transactions together, would exceed
+    /// their memory limit. Split the transaction, end others, or raise
+    /// [`crate::Options::transaction_bytes`]. Nothing of the call was applied; a transaction keeps
+    /// its earlier writes: commit them, or roll back.
     #[error(
         "the transaction would take {bytes} bytes, the most is {limit}: split it, or raise transaction_bytes"
     )]
     TransactionTooLarge {
-        /// What it would have taken.
+        /// Bytes that the writes would take.
         bytes: usize,
-        /// What it may take.
+        /// Maximum bytes.
         limit: usize,
     },
-    /// A prepared transaction writes to the keyspace. Commit it or roll it back, then drop the keyspace.
+    /// A prepared transaction writes to the keyspace. Commit it or roll it back, then drop the
+    /// keyspace.
     #[error(
         "keyspace {keyspace} is written to by a prepared transaction ({}): resolve that first",
         xid.escape_ascii()
     )]
     KeyspaceInUse {
-        /// The keyspace.
+        /// Name of the keyspace.
         keyspace: String,
-        /// The id of the prepared transaction.
+        /// Id of the prepared transaction.
         xid: Vec<u8>,
     },
-    /// A row came out of order where ascending keys without duplicates are asked for. Nothing was installed: load
-    /// the rows with [`crate::BulkLoad`], which sorts them.
+    /// A row is out of order for a call that requires ascending keys without duplicates. Nothing
+    /// was installed: load the rows with [`crate::BulkLoad`], which sorts them.
     #[error("rows of keyspace {keyspace} are out of order: {} does not follow {}", key.escape_ascii(), previous.escape_ascii())]
     OutOfOrder {
-        /// The keyspace of the rows.
+        /// Keyspace of the rows.
         keyspace: String,
-        /// The row before.
+        /// Key of the previous row.
         previous: Vec<u8>,
-        /// The row that does not follow it.
+        /// Key of the row that is out of order.
         key: Vec<u8>,
     },
-    /// A bulk load that refuses duplicates met a key twice. Nothing was installed: the rows break what they should keep.
+    /// A bulk load that refuses duplicates met a key twice. Nothing was installed: the rows violate
+    /// their uniqueness.
     #[error("two rows of keyspace {keyspace} have the key {}", key.escape_ascii())]
     DuplicateKey {
-        /// The keyspace of the rows.
+        /// Keyspace of the rows.
         keyspace: String,
-        /// Their key.
+        /// Key of both rows.
         key: Vec<u8>,
     },
-    /// The log does not reach back to this commit any more: its segments were removed, or it was made without a log.
-    /// Copy the database (see [`crate::Database::checkpoint`]) and follow its changes from there; to keep more of the
-    /// log, raise [`crate::Options::change_log_bytes`].
+    /// The log no longer contains this commit: its segments were removed, or it was made without a
+    /// log. Copy the database (see [`crate::Database::checkpoint`]) and follow its changes from
+    /// there; to keep more of the log, raise [`crate::Options::change_log_bytes`].
     #[error(
         "the changes from commit {from} on are lost, the log begins at commit {oldest}: start from a copy, or raise change_log_bytes"
     )]
     ChangesLost {
-        /// The first commit that was asked for and is not there.
+        /// First requested commit; it is missing.
         from: SeqNo,
-        /// The first one that is there, or will be.
+        /// First available commit, or the first one that will be.
         oldest: SeqNo,
     },
-    /// The call or its options make no sense. Change the arguments.
+    /// The call or its options are invalid. Change the arguments.
     #[error("{0}")]
     InvalidArgument(String),
-    /// The engine met a state of its own that must not be: a panic on one of its threads, or a broken invariant. The
-    /// call and its arguments are not to blame. Close the database, open it again, and report the message.
+    /// The engine met an internal error: a panic on one of its threads, or a broken invariant. The
+    /// call and its arguments are not the cause. Close the database, open it again, and report the
+    /// message.
     #[error("a defect of the engine: {0}; open the database again, and report this")]
     Internal(String),
     /// The keyspace was dropped. Take a new handle if it was created again.
     #[error("keyspace {0} was dropped")]
     KeyspaceDropped(String),
-    /// The directory is open already. Close it there first.
+    /// The directory is already open. Close it there first.
     #[error("{} is in use by {holder}: close it there first", path.display())]
     Locked {
-        /// The directory.
+        /// Directory of the database.
         path: PathBuf,
-        /// The holder of its lock.
+        /// Holder of the directory's lock.
         holder: LockHolder,
     },
     /// The database, or the store of backups, was opened read-only. Open it for writing.
     #[error("it is open read-only: open it for writing")]
     ReadOnly,
-    /// The database was closed; its handles answer nothing but this. Open it again and take new handles.
+    /// The database was closed; its handles return only this error. Open it again and take new
+    /// handles.
     #[error("the database is closed")]
     Closed,
-    /// The process that opened the database is not this one: this one was forked from it. The files, the locks and the
-    /// threads behind the handle are the parent's, so nothing was read or written. Use the database in the parent, or
-    /// open it here after the parent has closed it.
+    /// This process was forked from the process that opened the database. The files, the locks and
+    /// the threads used by the handle are the parent's, so nothing was read or written. Use the
+    /// database in the parent, or open it here after the parent has closed it.
     #[error(
         "the database was opened by the process that this one was forked from: use it there, or open it here after it was closed there"
     )]
     Forked,
-    /// An earlier write or sync failed, so nothing further is acknowledged. Fix the cause, then reopen.
+    /// An earlier write or sync failed, so nothing further is acknowledged. Fix the cause, then
+    /// reopen.
     #[error(
         "the database stopped accepting writes after a failure: {0}; fix the cause, then reopen"
     )]
@@ -219,10 +229,10 @@ pub enum Error {
 }
 
 impl Error {
-    /// An [`Error::Io`] of a call that has changed nothing, or [`Error::NoSpace`] where the system says that the device or
-    /// quota is full.
+    /// Creates an [`Error::Io`] of a call that has changed nothing, or an [`Error::NoSpace`] if the
+    /// system reports a full device or quota.
     pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
-        // The parent of a name without directories: people should read where that is.
+        // The parent of a name without directories is empty; messages should show a path.
         let path = match path.as_os_str().is_empty() {
             true => PathBuf::from("."),
             false => path.to_path_buf(),
@@ -248,8 +258,9 @@ impl Error {
         }
     }
 
-    /// Returns true if the call failed before it changed anything, for a cause that may end. A directory or a file that is gone
-    /// does not come back: what is missed is the database itself, removed while it is open.
+    /// Returns true if the call failed before it changed anything, for a cause that may end. A
+    /// missing directory or file does not come back: the database itself was removed while it is
+    /// open.
     pub(crate) fn may_be_retried(&self) -> bool {
         match self {
             Error::NoSpace { .. } => true,
@@ -260,12 +271,13 @@ impl Error {
         }
     }
 
-    /// Returns true if the call has changed nothing, because the process or the system had no descriptor left.
+    /// Returns true if the call has changed nothing because the process or the system had no file
+    /// descriptors left.
     pub(crate) fn lacks_descriptors(&self) -> bool {
         matches!(self, Error::Io { changed: false, source, .. } if lacks_descriptors(source))
     }
 
-    /// An [`Error::Corruption`].
+    /// Creates an [`Error::Corruption`].
     pub fn corruption(
         path: &Path,
         offset: u64,
@@ -283,7 +295,7 @@ impl Error {
     }
 }
 
-/// Returns true if the process or the system has no descriptors left.
+/// Returns true if the process or the system has no file descriptors left.
 pub(crate) fn lacks_descriptors(error: &std::io::Error) -> bool {
     let raw = error.raw_os_error();
     raw == Some(Errno::MFILE.raw_os_error()) || raw == Some(Errno::NFILE.raw_os_error())

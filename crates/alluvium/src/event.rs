@@ -1,8 +1,8 @@
-//! What the engine tells a listener: flushes, merges, tables, delays and failures, as they happen.
+//! Events for a listener: flushes, compactions, tables, write delays and failures, as they happen.
 //!
-//! Whoever has news queues them under a mutex of their own and goes on; a thread that exists only where there is a
-//! listener hands them out, in order and with no lock held. So a listener may be slow, call the database, or panic:
-//! the engine does not notice.
+//! Threads queue events under a mutex used only for that and continue. A separate thread, started
+//! only if there is a listener, passes the events to it, in order and without holding a lock. So a
+//! listener may be slow, call the database, or panic without affecting the engine.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::sync::plain::{Condvar, Mutex};
 use crate::base::TableId;
 use crate::error::Error;
 
-/// Something that happened. More kinds may come.
+/// Event in the engine. More kinds may be added.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
@@ -25,101 +25,106 @@ pub enum Event {
         /// Bytes of the memtables.
         memtable_bytes: u64,
     },
-    /// They are in tables and the tables are part of the database.
+    /// The memtables are in tables and the tables are part of the database.
     FlushEnd {
         /// Bytes of the memtables.
         memtable_bytes: u64,
-        /// How long it took.
+        /// Duration of the flush.
         took: Duration,
     },
-    /// A merge of one group of a keyspace begins.
+    /// A compaction of one group of a keyspace begins.
     CompactionBegin {
-        /// The keyspace's name.
+        /// Name of the keyspace.
         keyspace: String,
-        /// Whether the outputs become the last level of the group.
+        /// True if the outputs become the last level of the group.
         last_level: bool,
-        /// Bytes of the tables that are merged.
+        /// Bytes of the input tables.
         input_bytes: u64,
     },
-    /// It has ended. Without an error and without outputs it was given up: the database is closing, or nobody wrote
-    /// when it began and somebody does now.
+    /// The compaction has ended. Without an error and without outputs it was abandoned: the
+    /// database is closing, or writes began while a compaction ran that was started because there
+    /// were none.
     CompactionEnd {
-        /// The keyspace's name.
+        /// Name of the keyspace.
         keyspace: String,
         /// Bytes of the new tables.
         output_bytes: u64,
-        /// How long it took.
+        /// Duration of the compaction.
         took: Duration,
-        /// Why it failed, if it did.
+        /// Error, if it failed.
         error: Option<Error>,
     },
-    /// A table file is complete. It may never become part of the database, if what it was made for fails.
+    /// A table file is complete. It never becomes part of the database if its job fails.
     TableCreated {
-        /// Its number, which names the file.
+        /// Number of the table; it names the file.
         table: u64,
-        /// The keyspace's name.
+        /// Name of the keyspace.
         keyspace: String,
-        /// Length of the file.
+        /// Length of the file in bytes.
         bytes: u64,
     },
-    /// A table file that was replaced is removed: nobody reads it any more.
+    /// A replaced table file is deleted: it has no readers any more.
     TableDeleted {
-        /// Its number.
+        /// Number of the table.
         table: u64,
     },
-    /// From now on commits are slowed.
+    /// From now on commits are delayed.
     WriteDelayBegin,
-    /// From now on they are not.
+    /// From now on commits are not delayed.
     WriteDelayEnd,
-    /// Background work found no space on the device, and is tried again.
+    /// Background work found no space on the device, and is retried.
     NoSpaceBegin {
-        /// What failed.
+        /// Error of the failed operation.
         error: Error,
     },
     /// Background work has found space again.
     NoSpaceEnd,
-    /// A flush or a compaction failed before it changed anything, for another reason than a full device: no descriptor
-    /// was free, or a table could not be read or written. It is tried again. Told for each try.
+    /// A flush or a compaction failed before it changed anything, for a reason other than a full
+    /// device: no file descriptor was free, or a table could not be read or written. It is retried.
+    /// Reported for each try.
     BackgroundFailure {
-        /// What failed.
+        /// Error of the failed operation.
         error: Error,
     },
-    /// The wall clock has jumped by more than a day, forward or back, against the clock that counts since the machine's
-    /// start. Told again when it jumps back. See [`crate::Clock::system`] for what reads do meanwhile.
+    /// The wall clock has jumped by more than a day, forward or back, relative to the clock that
+    /// counts since the machine's start. Reported again when it jumps back. See
+    /// [`crate::Clock::system`] for the time of reads meanwhile.
     ClockJump {
-        /// The wall clock now, in milliseconds since 1970.
+        /// Current wall clock, in milliseconds since 1970.
         wall_ms: u64,
-        /// The time that reads use now.
+        /// Current time of reads, in milliseconds since 1970.
         time_ms: u64,
     },
-    /// At the opening the wall clock was more than a day behind the time that is stored in the database, so reads use the
-    /// stored time plus the time since the opening. Either the wall clock is wrong and waits for its correction; or the
-    /// stored time is wrong, because a wrong clock was recorded. Then close the database and set it back, with
-    /// [`crate::set_stored_time`] or `alluvium set-time`.
+    /// At the opening the wall clock was more than a day before the time stored in the database, so
+    /// reads use the stored time plus the time since the opening. Either the wall clock is wrong
+    /// and waits for its correction; or the stored time is wrong, because a wrong clock was
+    /// recorded. Then close the database and set it back, with [`crate::set_stored_time`] or
+    /// `alluvium set-time`.
     StoredTimeAhead {
-        /// The wall clock now, in milliseconds since 1970.
+        /// Current wall clock, in milliseconds since 1970.
         wall_ms: u64,
-        /// The stored time.
+        /// Stored time, in milliseconds since 1970.
         stored_ms: u64,
     },
-    /// The first failed write or sync of the log or the manifest, after which every write fails: see [`Error::Poisoned`].
+    /// The first failed write or sync of the log or the manifest; every later write fails: see
+    /// [`Error::Poisoned`].
     Poisoned {
-        /// What failed.
+        /// Error of the failed operation.
         cause: Arc<Error>,
     },
-    /// The listener was so slow that this many events before this one were not kept for it.
+    /// The listener was too slow: this many events before this one were dropped.
     Lost {
-        /// How many.
+        /// Number of dropped events.
         events: u64,
     },
 }
 
-/// Gets the events of a database: see [`crate::Options::event_listener`].
+/// Receiver of the events of a database: see [`crate::Options::event_listener`].
 ///
-/// Called by one thread, one event after the other, with no lock of the engine held. It may call the database, also to
-/// close it. A panic is caught, and the next event comes all the same.
+/// Called by one thread, one event after the other, without an engine lock held. It may call the
+/// database, even to close it. A panic is caught, and the next event is still delivered.
 pub trait EventListener: Send + Sync {
-    /// Something happened.
+    /// Receives an event.
     fn on_event(&self, event: &Event);
 }
 
@@ -129,17 +134,18 @@ impl fmt::Debug for dyn EventListener {
     }
 }
 
-/// Events kept for a slow listener.
+/// Maximum number of events kept for a slow listener.
 const QUEUE_MAX: usize = 4096;
 
-/// The events of one database on their way to its listener.
+/// Events of one database, queued for its listener.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     listener: Option<Arc<dyn EventListener>>,
-    /// Guards what waits for the listener. A leaf in the lock order.
+    /// Guards the queued events. A leaf in the lock order.
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// Whether a lack of space was told and not its end, to be asked without the mutex. Relaxed: it orders nothing.
+    /// True after a `NoSpaceBegin` without its `NoSpaceEnd`, readable without the mutex. Relaxed:
+    /// it orders nothing.
     no_space: AtomicBool,
 }
 
@@ -147,7 +153,8 @@ pub(crate) struct Events {
 struct Queue {
     events: VecDeque<Event>,
     lost: u64,
-    /// What was told last. Changed with the event, so that beginnings and ends come in turn.
+    /// Last reported state. Changed together with the event, so that begin and end events
+    /// alternate.
     delaying: bool,
     stop: bool,
 }
@@ -170,12 +177,12 @@ impl Events {
         })
     }
 
-    /// Whether anybody listens.
+    /// Returns true if there is a listener.
     pub fn is_on(&self) -> bool {
         self.listener.is_some()
     }
 
-    /// Queues an event, which is made only if somebody listens. Never waits for the listener.
+    /// Queues an event, which is built only if there is a listener. Never waits for the listener.
     pub fn tell(&self, event: impl FnOnce() -> Event) {
         if self.is_on() {
             let event = event();
@@ -184,7 +191,7 @@ impl Events {
         }
     }
 
-    /// Tells that commits are slowed, or not any more.
+    /// Reports that commits are delayed, or no longer delayed.
     pub fn delaying(&self, now: bool) {
         if !self.is_on() {
             return;
@@ -201,14 +208,14 @@ impl Events {
         self.changed.notify_one();
     }
 
-    /// Tells that background work found no space.
+    /// Reports that background work found no space.
     pub fn no_space(&self, error: &Error) {
         self.space(true, || Event::NoSpaceBegin {
             error: error.clone(),
         });
     }
 
-    /// Tells that background work found space, if it had found none before.
+    /// Reports that background work found space, if it had found none before.
     pub fn found_space(&self) {
         if self.no_space.load(Ordering::Relaxed) {
             self.space(false, || Event::NoSpaceEnd);
@@ -228,12 +235,12 @@ impl Events {
         self.changed.notify_one();
     }
 
-    /// Tells of a table file that is going.
+    /// Reports a table file that is about to be deleted.
     pub fn table_deleted(&self, table: TableId) {
         self.tell(|| Event::TableDeleted { table: table.0 });
     }
 
-    /// The thread that calls the listener: ends when it is told to and everything is handed out.
+    /// Runs the thread that calls the listener, until it is stopped and has delivered all events.
     pub fn run(&self) {
         let Some(listener) = &self.listener else {
             return;
@@ -243,7 +250,7 @@ impl Events {
                 let mut queue = self.queue.lock();
                 loop {
                     if let Some(event) = queue.events.pop_front() {
-                        // What was lost came after all that was kept.
+                        // Events were dropped only after all queued ones.
                         let lost = match queue.events.is_empty() {
                             true => std::mem::take(&mut queue.lost),
                             false => 0,
@@ -258,13 +265,13 @@ impl Events {
             };
             let lost = (lost > 0).then_some(Event::Lost { events: lost });
             for event in std::iter::once(event).chain(lost) {
-                // The panic's own message says what happened; the engine has no part in it.
+                // The panic prints its own message; the engine is not affected.
                 let _ = catch_unwind(AssertUnwindSafe(|| listener.on_event(&event)));
             }
         }
     }
 
-    /// Ends the thread once it has handed out what is queued.
+    /// Ends the thread once it has delivered the queued events.
     pub fn stop(&self) {
         self.queue.lock().stop = true;
         self.changed.notify_all();

@@ -1,5 +1,6 @@
-//! The programs of the guide as tests: `cargo test --doc -p alluvium` compiles each Rust block of these pages and runs
-//! those that are not marked `no_run`. `cargo xtask tidy` asks for every page that has one.
+//! Programs of the guide as tests: `cargo test --doc -p alluvium` compiles each Rust block of these
+//! pages and runs all that are not marked `no_run`. `cargo xtask tidy` checks that every page with
+//! such a block is listed.
 
 macro_rules! page {
     ($name:ident, $file:literal) => {

@@ -1,8 +1,9 @@
-//! Alluvium: an embedded, transactional, write-optimised storage engine.
+//! Alluvium: an embedded, transactional, write-optimized storage engine.
 //!
-//! A [`Database`] is a directory; a [`Keyspace`] is an ordered map in it from byte keys to byte values. Writes go
-//! to a write-ahead log and to memory, are flushed as sorted tables and merged in the background. Reads see one
-//! commit's state: the newest, a [`Snapshot`]'s or a [`Transaction`]'s.
+//! A [`Database`] is a directory; a [`Keyspace`] is an ordered map in it from byte keys to byte
+//! values. Writes go to a write-ahead log and to memory, are flushed as sorted tables and compacted
+//! in the background. Reads see one commit's state: the newest, a [`Snapshot`]'s or a
+//! [`Transaction`]'s.
 //!
 //! ```
 //! use alluvium::{CursorOptions, Database, Error, Isolation, KeyspaceOptions, Options, WriteBatch};
@@ -48,11 +49,13 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! [`Durability`] says what a commit's return promises, [`Error`] what each failure asks for, [`Options`] and
-//! [`KeyspaceOptions`] what can be chosen. The guide, `docs/guide` of the sources, has a page for each subject.
+//! [`Durability`] documents the guarantee of a returned commit, [`Error`] the reaction to each
+//! failure, [`Options`] and [`KeyspaceOptions`] the settings. The guide, `docs/guide` of the
+//! sources, has a page for each subject.
 //!
-//! Reading order of the modules: `base`, `vfs`, `wal`, `table` with `cache`, `version`, `read_points`, `keyspace`,
-//! `iter`, `commit`, `flush`, `compaction`, `recovery`, `txn`, `db`, `changes`, `verify`, `backup`, `repair`.
+//! Reading order of the modules: `base`, `vfs`, `wal`, `table` with `cache`, `version`,
+//! `read_points`, `keyspace`, `iter`, `commit`, `flush`, `compaction`, `recovery`, `txn`, `db`,
+//! `changes`, `verify`, `backup`, `repair`.
 #![forbid(unsafe_code)]
 
 mod admission;

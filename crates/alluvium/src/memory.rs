@@ -1,36 +1,39 @@
-//! Accounts of the memory budget: what takes it beside the block cache, and how that is charged.
+//! Accounts of the memory budget: all uses other than the block cache, and their charges.
 //!
-//! The block cache has what all uses here leave, so a charge is a change of its capacity: see [`Cache`]. Memtables and
-//! open tables are charged exactly, by themselves, for as long as anybody holds them. The rest is charged by a [`Charge`],
-//! which follows its bytes in steps: what is smaller than a step is never counted, and no row touches an atomic that
-//! others touch too.
+//! The block cache has the bytes that all uses here leave, so a charge changes its capacity: see
+//! [`Cache`]. Memtables and open tables charge themselves exactly, for as long as any reference to
+//! them exists. Other uses go through a [`Charge`], which follows their bytes in steps: less than a
+//! step is never counted, and no row touches an atomic shared with other threads.
 //!
-//! Charged is what was allocated, unused capacity included, as far as the engine knows it. The remainder is the
-//! allocator's (see `docs/guide/keyspaces.md`), stacks, and a few megabytes of idle buffers of the process.
+//! Charges cover allocated memory, unused capacity included, as far as the engine can count it. The
+//! remainder is the allocator's (see `docs/guide/keyspaces.md`), stacks, and a few megabytes of
+//! idle buffers of the process.
 
 use std::sync::Arc;
 
 use crate::cache::Cache;
 
-/// What takes memory beside cached blocks.
+/// Use of memory other than cached blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// Memtables with their filters and range deletes, from their making until nobody holds them any more.
+    /// Memtables with their filters and range deletes, from their creation until the last reference
+    /// is dropped.
     Memtables,
-    /// Open tables: fences, filters, range deletes, properties and the cache's slots; and dead intervals of keyspaces.
+    /// Open tables: fences, filters, range deletes, properties and the cache's slots; and dead
+    /// intervals of keyspaces.
     Tables,
-    /// Buffers of flushes, merges, ingests and bulk loads.
+    /// Buffers of flushes, compactions, ingests and bulk loads.
     Jobs,
     /// Writes and locks of open transactions.
     Writes,
-    /// Batches and commits on their way: the operations, and the log's copy of them.
+    /// Batches and commits in progress: the operations, and the log's copy of them.
     Commits,
     /// Prepared transactions.
     Prepared,
 }
 
 impl Use {
-    /// Each use, in the order of their numbers.
+    /// All uses, in the order of their numbers.
     pub const ALL: [Use; 6] = [
         Use::Memtables,
         Use::Tables,
@@ -41,10 +44,10 @@ impl Use {
     ];
 }
 
-/// How far a charge may be from the bytes that it stands for.
+/// Maximum difference in bytes between a charge and the actual use.
 pub const CHARGE_STEP: usize = 64 << 10;
 
-/// What one user of memory is charged; given back when it is dropped.
+/// Charge of one memory user; released when dropped.
 pub struct Charge {
     cache: Arc<Cache>,
     what: Use,
@@ -52,7 +55,7 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Nothing yet.
+    /// Creates a charge of zero bytes.
     pub fn new(cache: &Arc<Cache>, what: Use) -> Charge {
         Charge {
             cache: Arc::clone(cache),
@@ -61,7 +64,7 @@ impl Charge {
         }
     }
 
-    /// Bytes that stay the same; `None` for fewer than a step.
+    /// Creates a charge of constant `bytes`; returns `None` for less than a step.
     pub fn of(cache: &Arc<Cache>, what: Use, bytes: usize) -> Option<Charge> {
         (bytes >= CHARGE_STEP).then(|| {
             let mut charge = Charge::new(cache, what);
@@ -70,8 +73,8 @@ impl Charge {
         })
     }
 
-    /// From now on `bytes` are taken. Where that is more, the cache gives as much up for it. Costs nothing that other
-    /// threads feel unless the number has moved by a step.
+    /// Sets the bytes in use. If they increase, evicts as many bytes from the cache. Touches memory
+    /// shared with other threads only if the number has changed by at least a step.
     pub fn set(&mut self, bytes: usize) {
         if bytes.abs_diff(self.bytes) < CHARGE_STEP {
             return;
@@ -86,7 +89,7 @@ impl Charge {
         self.bytes = bytes;
     }
 
-    /// What is charged.
+    /// Returns the charged bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -1,5 +1,5 @@
-//! Counters of what the engine did, cheap enough to stay on: each is touched once a job, a commit or a wait; those of
-//! reads once a read, in a shard of the thread's own.
+//! Counters of the engine's work, cheap enough to be always on: each is updated once per job,
+//! commit or wait; read counters once per read, in a shard of the thread.
 
 use crate::sync::time::Instant;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use crossbeam_utils::CachePadded;
 use crate::cache::{COUNTER_SHARDS, thread_shard};
 use crate::compaction::fold::FoldCounts;
 
-/// A counter. Relaxed: it orders nothing, readers want a recent value only.
+/// Counter. Relaxed: it orders nothing, readers only want a recent value.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -24,7 +24,7 @@ impl Counter {
     }
 }
 
-/// All counters of one open database.
+/// Counters of one open database.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub flushes: Counter,
@@ -38,7 +38,7 @@ pub(crate) struct Metrics {
     pub ceiling_waits: Counter,
     pub delayed_commits: Counter,
     pub delay_us: Counter,
-    /// Cursors at rest that were made to let go of a replaced state.
+    /// Resting cursors that were made to release a replaced state.
     pub cursors_released: Counter,
     /// By powers of two: see [`Counts::note_log2`].
     pub commit_us: Counts,
@@ -55,26 +55,28 @@ pub(crate) struct Metrics {
 /// Counters of one keyspace.
 #[derive(Debug, Default)]
 pub(crate) struct TreeCounters {
-    /// Sources that each point read searched: memtables and tables that its filters did not rule out.
+    /// Sources searched by each point read: memtables and tables that its filters did not rule out.
     pub gets: LazyCounts,
-    /// Sources that each seek of a cursor opened.
+    /// Sources that each cursor seek opened.
     pub seeks: LazyCounts,
-    /// Bytes of keys and values written to it, replayed ones included.
+    /// Bytes of keys and values written to the keyspace, including replayed ones.
     pub user_bytes: Counter,
-    /// Bytes of the tables that were written above the last level by its flushes, there by its tier merges, and into the
-    /// last level by its merges and flushes.
+    /// Bytes of tables: `flushed_bytes` written above the last level by flushes, `tier_bytes`
+    /// written there by tier compactions, `last_bytes` written into the last level by compactions
+    /// and flushes.
     pub flushed_bytes: Counter,
     pub tier_bytes: Counter,
     pub last_bytes: Counter,
 }
 
-/// Larger numbers are counted as this one.
+/// Maximum counted number; larger ones are counted as this one.
 const NOTED_MAX: usize = 47;
 
-/// How often each small number was noted, in shards of the threads' own. One addition gives both how many reads there
-/// were and how many sources they searched; larger numbers are noted by powers of two.
+/// Counts of small numbers, in per-thread shards. One addition counts a read and the sources that
+/// it searched; larger numbers are counted by powers of two.
 ///
-/// A shard is allocated when a thread of its first counts: thousands of keyspaces that are seldom read take little.
+/// A shard is allocated when one of its threads first counts: thousands of rarely read keyspaces
+/// take little memory.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     shards: [OnceLock<Box<Shard>>; COUNTER_SHARDS],
@@ -89,24 +91,25 @@ impl Shard {
         Box::new(Shard(CachePadded::new(counts)))
     }
 
-    /// A recent value of each count.
+    /// Returns a recent value of each count.
     fn counts(&self) -> impl Iterator<Item = u64> + '_ {
         self.0.iter().map(|count| count.load(Ordering::Relaxed))
     }
 }
 
 impl Counts {
-    /// Counts a read. Returns how many like it this thread's shard had counted before.
+    /// Counts a read with this number of sources. Returns the number of equal ones that this
+    /// thread's shard counted before.
     pub fn note(&self, sources: usize) -> u64 {
         self.add(sources, 1)
     }
 
-    /// Counts a number among those that need as many bits: a histogram by powers of two.
+    /// Counts a number by its bit length: a histogram by powers of two.
     pub fn note_log2(&self, n: u64) {
         self.add_log2(n, 1);
     }
 
-    /// As [`Counts::note_log2`] for one that stands for `times` like it.
+    /// As [`Counts::note_log2`], `times` times.
     pub fn add_log2(&self, n: u64, times: u64) {
         self.add((u64::BITS - n.leading_zeros()) as usize, times);
     }
@@ -116,7 +119,7 @@ impl Counts {
         shard.0[n.min(NOTED_MAX)].fetch_add(times, Ordering::Relaxed)
     }
 
-    /// How often each number was noted.
+    /// Returns the count of each number.
     pub fn counts(&self) -> Vec<u64> {
         let mut sums = vec![0; NOTED_MAX + 1];
         for shard in self.shards.iter().filter_map(OnceLock::get) {
@@ -126,7 +129,7 @@ impl Counts {
         sums
     }
 
-    /// Counts a read when the result is dropped.
+    /// Returns a guard that counts a read when dropped.
     pub fn read(&self) -> ReadCount<'_> {
         let sources = 0;
         ReadCount {
@@ -135,7 +138,7 @@ impl Counts {
         }
     }
 
-    /// Reads, and the sources that they searched together.
+    /// Returns the number of reads, and the total of sources that they searched.
     pub fn totals(&self) -> (u64, u64) {
         let shards = self.shards.iter().filter_map(OnceLock::get);
         let counted = shards.flat_map(|shard| (0..).zip(shard.counts()));
@@ -145,7 +148,8 @@ impl Counts {
     }
 }
 
-/// [`Counts`] that take no memory before the first count, for what each of thousands of keyspaces has.
+/// [`Counts`] that take no memory before the first count, for counters in each of thousands of
+/// keyspaces.
 #[derive(Debug, Default)]
 pub(crate) struct LazyCounts(OnceLock<Box<Counts>>);
 
@@ -170,19 +174,19 @@ impl LazyCounts {
     }
 }
 
-/// One read that is being counted.
+/// Guard of a read that is being counted.
 pub(crate) struct ReadCount<'a> {
     counts: &'a Counts,
     sources: usize,
 }
 
 impl ReadCount<'_> {
-    /// A source is searched.
+    /// Counts a searched source.
     pub fn source(&mut self) {
         self.sources += 1;
     }
 
-    /// The read is put off, and counts when it comes again.
+    /// Drops the guard without counting: the read is repeated and counts then.
     pub fn cancel(self) {
         std::mem::forget(self);
     }
@@ -194,22 +198,23 @@ impl Drop for ReadCount<'_> {
     }
 }
 
-/// A commit without a sync is timed once in so many. Two looks at the clock are 2 % of it, which is more than metrics
-/// may cost.
+/// Commits without a sync for each one that is timed. Two clock reads are 2 % of such a commit,
+/// more than metrics may cost.
 const COMMITS_PER_TIMING: u64 = 16;
 
-/// Which commits are timed.
+/// Selection of the commits to time.
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
-    /// Commits of each shard's threads. Hints: an update that is lost makes the next timing come later.
+    /// Commits of each shard's threads. Hints: a lost update only delays the next timing.
     shards: [CachePadded<AtomicU64>; COUNTER_SHARDS],
 }
 
-/// For how many commits the time of this one stands; 0 where it is not taken.
+/// Number of commits that a timed commit represents; 0 if it is not timed.
 pub(crate) type Weight = u64;
 
 impl Sampling {
-    /// Whether to time a commit that waits for a sync, or does not.
+    /// Returns the weight of a commit: 1 with a sync, otherwise nonzero for one in
+    /// [`COMMITS_PER_TIMING`].
     pub fn next(&self, sync: bool) -> Weight {
         if sync {
             return 1;
@@ -225,7 +230,7 @@ impl Sampling {
 }
 
 impl Metrics {
-    /// Measures a commit, or leaves that out: see [`Sampling`].
+    /// Runs a commit and measures it if it is selected: see [`Sampling`].
     pub fn timed_commit<T>(&self, sync: bool, commit: impl FnOnce() -> T) -> T {
         let weight = self.commits_timed.next(sync);
         if weight == 0 {
@@ -238,7 +243,7 @@ impl Metrics {
         result
     }
 
-    /// Measures a sync of the log.
+    /// Runs a sync of the log and measures it.
     pub fn timed_sync<T>(&self, sync: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let result = sync();

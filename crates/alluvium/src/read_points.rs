@@ -1,39 +1,42 @@
-//! The registry of read points: which commits somebody still reads as of, and so what may be dropped.
+//! Registry of read points: the commits that readers still read at. It decides which entries may be
+//! dropped.
 //!
-//! Every snapshot, cursor, transaction and single read registers before it loads a version of the tree. Whatever
-//! drops, cancels, unlinks or zeroes an entry asks [`ReadPoints::horizon_points`] and nothing else, never the
-//! current visible number: a reader may have read that number and be about to use it.
-//!
+//! Every snapshot, cursor, transaction and single read registers before it loads a version of the
+//! tree. Code that drops, cancels, unlinks or zeroes an entry asks only
+//! [`ReadPoints::horizon_points`], never the current visible seqno: a reader may have read that
+//! seqno and be about to use it.
 //! # Protocol
 //!
-//! `visible` is the newest published seqno, `announced` the newest that a dropper has taken as its bound, and a
-//! slot holds the point of one registration, or FREE.
+//! `visible` is the newest published seqno, `announced` the newest seqno that a dropper has taken
+//! as its bound. A slot holds the point of one registration, or FREE.
 //!
 //! ```text
-//! reader:  s := visible                          dropper:  c := visible
-//!          slot: FREE -> s                                 announced := max(announced, c)
-//!          fence                                           fence
-//!          while announced > s:                            read all slots in use, and the overflow map
-//!              s := visible; slot := s; fence              bound c, points = those read that are < c
-//! ```
+//! reader:  s := visible                      dropper:  c := visible
+//!          slot: FREE -> s                             announced := max(announced, c)
+//!          fence                                       fence
+//!          while announced > s:                        read all slots in use, and the overflow map
+//!              s := visible; slot := s; fence          bound c, points = those read that are < c
 //!
-//! **Claim.** A reader that ends with point p either has p >= c, or the dropper saw p (or looked after the reader
-//! had let go of it). **Proof.** The fences are sequentially consistent, so the reader's last one and the dropper's
-//! have an order. If the dropper's is first, the reader's last load of `announced` gives at least c, and the reader
-//! ends only with p at least that. If the reader's is first, the store of p comes before it and the dropper's load
-//! of the slot after the dropper's fence, so the dropper finds p or what came after p: FREE. The number of slots in
-//! use is raised before a slot beyond it is claimed, and loaded after the dropper's fence, so the same holds for it.
-//! A reader that found no free slot loads `visible` and enters the overflow map under one hold of its mutex: a
-//! dropper that has the mutex later sees the entry, and one that had it earlier had loaded c before, so p >= c.
+//! **Claim.** A reader that ends with point p either has p >= c, or the dropper saw p (or looked
+//! after the reader released it). **Proof.** The fences are sequentially consistent, so the
+//! reader's last one and the dropper's have an order. If the dropper's is first, the reader's last
+//! load of `announced` returns at least c, and the reader ends only with p at least that. If the
+//! reader's is first, the store of p comes before it and the dropper's load of the slot after the
+//! dropper's fence. So the dropper finds p or its successor in the slot: FREE. The number of slots
+//! in use is raised before a slot above it is claimed, and loaded after the dropper's fence, so the
+//! same holds for it. A reader that found no free slot loads `visible` and enters the overflow map
+//! in one critical section. A dropper that locks the mutex later sees the entry; one that locked it
+//! earlier had loaded c before, so p >= c.
 //!
-//! **Why that is enough.** [`DropPoints::can_drop`] allows an entry to go only if a newer one of the same key has
-//! seqno <= c and no seen point lies between them. A reader with p >= c reads the newer one or a still newer one;
-//! a reader with p < c was seen. This stays true for ever: drop points that were kept for a while are cautious,
-//! never wrong.
+//! **Why that is enough.** [`DropPoints::can_drop`] permits dropping an entry only if a newer one
+//! of the same key has seqno <= c and no seen point is between them. A reader with p >= c reads the
+//! newer one or a still newer one; a reader with p < c was seen. This stays true forever: old drop
+//! points are conservative, never wrong.
 //!
-//! The reader's loop ends: it repeats only if a newer commit was published *and* announced since its last load.
-//! A clone shares the slot of its source under a count. It must not take a slot of its own: a dropper could pass
-//! that slot before the clone took it and reach the source's slot after the source was gone.
+//! The reader's loop terminates: it repeats only if a newer commit was published *and* announced
+//! since its last load. A clone shares the slot of its source under a count. It must not take a
+//! slot of its own: a dropper could pass that slot before the clone took it and reach the source's
+//! slot after the source was gone.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,41 +48,48 @@ use crate::base::SeqNo;
 use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::{Mutex, step};
 
-/// A slot that registers nothing. Larger than every seqno.
+/// Value of a free slot. Larger than every seqno.
 const FREE: u64 = u64::MAX;
 
-/// Slots of a database: more registrations at one time are right but slower, behind a mutex.
+/// Slots of a database: further simultaneous registrations are correct but slower, under a mutex.
 const SLOTS: usize = 256;
 
-/// The slots between two threads' first guesses: room for a transaction, its cursors and a single read.
+/// Number of slots between the first hints of two threads: enough for a transaction, its cursors
+/// and a single read.
 #[cfg(not(loom))]
 const HINT_STRIDE: usize = 4;
 
-/// One registration. Padded, because readers on different cores write to neighbouring slots at the same time.
+/// One registration. Padded, because readers on different cores write to adjacent slots at the same
+/// time.
 struct Slot {
-    /// The registered point or FREE. FREE is stored with release and pairs with the acquire loads of droppers
-    /// and of the next to claim the slot: what the reader read, it read before. Points are ordered by the fences.
+    /// Registered point or FREE. FREE is stored with release and pairs with the acquire loads of
+    /// droppers and of the next thread that claims the slot: all reads at this point happen before.
+    /// Points are ordered by the fences.
     seqno: AtomicU64,
-    /// How many [`ReadPoint`]s share the slot. Only meaningful while it is claimed.
+    /// Number of [`ReadPoint`]s that share the slot. Only meaningful while it is claimed.
     shared_by: AtomicU32,
 }
 
-/// The read points of one database.
+/// Read points of one database.
 pub struct ReadPoints {
-    /// Stored (release) by the committer alone, in [`publish`](Self::publish). Pairs with the load (acquire) in
-    /// [`visible`](Self::visible), so that a reader at s finds every entry of the commits up to s.
+    /// Newest published seqno. Stored (release) by the committer alone, in
+    /// [`publish`](Self::publish). Pairs with the load (acquire) in [`visible`](Self::visible), so
+    /// that a reader at s finds every entry of the commits up to s.
     visible: CachePadded<AtomicU64>,
-    /// Raised (release) by droppers after they loaded `visible`. Pairs with the load (acquire) of readers, who then
-    /// find `visible` at least as high.
+    /// Raised (release) by droppers after they loaded `visible`. Pairs with the load (acquire) of
+    /// readers, which then find `visible` at least as high.
     announced: CachePadded<AtomicU64>,
-    /// No slot at or above this index was ever claimed. Spares a dropper the walk over the rest.
+    /// Upper bound of the indexes of claimed slots, now or earlier. Spares a dropper the walk over
+    /// the others.
     in_use: CachePadded<AtomicUsize>,
     slots: Box<[Arc<CachePadded<Slot>>]>,
-    /// Registrations that found no slot: point and count. A leaf in the lock order; held for a map operation.
+    /// Registrations that found no slot: point and count. A leaf in the lock order; held for one
+    /// map operation.
     overflow: Mutex<BTreeMap<SeqNo, usize>>,
 }
 
-/// A registered point: entries that a reader at this seqno needs are kept until it and its clones are dropped.
+/// Registered point: entries that a reader at this seqno needs are kept until it and its clones are
+/// dropped.
 ///
 /// Owned and `Send`. Register it before loading the version of the tree that is read with it.
 pub struct ReadPoint {
@@ -87,16 +97,18 @@ pub struct ReadPoint {
     place: Place,
 }
 
-/// Where a point is registered.
+/// Location of a registration.
 enum Place {
-    /// Owned by itself, not through the registry: readers would meet at the registry's one reference count.
+    /// A reference to the slot itself, not to the registry: all readers would contend for the
+    /// registry's reference count.
     Slot(Arc<CachePadded<Slot>>),
     Overflow(Arc<ReadPoints>),
 }
 
-/// What was registered at one moment: the one authority on what may be dropped.
+/// Points registered at one moment: the only authority on entries that may be dropped.
 ///
-/// Stays valid, if ever more cautious, however long it is kept, so a job or a group of commits takes it once.
+/// Stays valid, though more and more conservative, however long it is kept, so a job or a group
+/// commit takes it once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DropPoints {
     visible: SeqNo,
@@ -104,7 +116,7 @@ pub struct DropPoints {
 }
 
 impl ReadPoints {
-    /// The registry of a database whose newest published commit is `visible`.
+    /// Creates the registry of a database with the newest published commit `visible`.
     pub fn new(visible: SeqNo) -> Arc<ReadPoints> {
         ReadPoints::with_slots(visible, SLOTS)
     }
@@ -125,14 +137,15 @@ impl ReadPoints {
         })
     }
 
-    /// The newest published seqno. Not a read point: nothing keeps what a reader at it would need.
+    /// Returns the newest published seqno. Not a read point: the entries that a reader at it needs
+    /// are not kept.
     pub fn visible(&self) -> SeqNo {
         self.visible.load(Ordering::Acquire)
     }
 
     /// Makes the commits up to `seqno` visible to readers that register from now on.
     ///
-    /// Called by the committer alone, in commit order, after the entries are where readers find them.
+    /// Called by the committer alone, in commit order, after readers can find the entries.
     pub fn publish(&self, seqno: SeqNo) {
         debug_assert!(seqno >= self.visible(), "publication goes forward only");
         step();
@@ -160,7 +173,8 @@ impl ReadPoints {
         }
     }
 
-    /// Puts `seqno` into a free slot, from this thread's last one on; `None` if all are taken.
+    /// Puts `seqno` into a free slot, starting from this thread's last one; returns `None` if all
+    /// are taken.
     fn claim_slot(&self, seqno: SeqNo) -> Option<&Arc<CachePadded<Slot>>> {
         let count = self.slots.len();
         let hint = hint::get().min(count);
@@ -169,7 +183,7 @@ impl ReadPoints {
             if slot.seqno.load(Ordering::Relaxed) != FREE {
                 continue;
             }
-            // Acquire: whoever raised it did so before this thread's fence.
+            // Acquire: the thread that raised it did so before this thread's fence.
             if self.in_use.load(Ordering::Acquire) <= index {
                 self.in_use.fetch_max(index + 1, Ordering::Release);
             }
@@ -196,10 +210,10 @@ impl ReadPoints {
         }
     }
 
-    /// What may be dropped as of now.
+    /// Returns the points that decide about dropping entries from now on.
     ///
-    /// Costs a load for each slot ever in use (at most 256 cache lines): take it once for a job or a group of
-    /// commits.
+    /// Costs a load for each slot ever in use (at most 256 cache lines): take it once for a job or
+    /// a group commit.
     pub fn horizon_points(&self) -> DropPoints {
         let mut registered = Vec::new();
         let visible = self.for_each_point(|point| registered.push(point));
@@ -211,15 +225,16 @@ impl ReadPoints {
         }
     }
 
-    /// The oldest point that anybody reads as of, now or later: at or below it only the newest entry of a key
-    /// matters.
+    /// Returns the oldest point that any reader reads at, now or later: at or below it only the
+    /// newest entry of a key matters.
     pub fn horizon(&self) -> SeqNo {
         let mut oldest = SeqNo::MAX;
         let visible = self.for_each_point(|point| oldest = oldest.min(point));
         oldest.min(visible)
     }
 
-    /// The dropper's side of the protocol: returns c and shows every registered point below it.
+    /// Dropper's side of the protocol: returns c and passes every registered point below it to
+    /// `seen`.
     fn for_each_point(&self, mut seen: impl FnMut(SeqNo)) -> SeqNo {
         let bound = self.visible();
         step();
@@ -229,7 +244,7 @@ impl ReadPoints {
         let in_use = self.in_use.load(Ordering::Relaxed);
         for slot in &self.slots[..in_use] {
             let point = slot.seqno.load(Ordering::Acquire);
-            // A free slot holds the largest number and falls out here too.
+            // A free slot holds the largest number and is skipped here too.
             if point < bound {
                 seen(point);
             }
@@ -250,7 +265,7 @@ impl fmt::Debug for ReadPoints {
 }
 
 impl ReadPoint {
-    /// The newest seqno that this point reads.
+    /// Returns the newest seqno that this point reads.
     pub fn seqno(&self) -> SeqNo {
         self.seqno
     }
@@ -260,7 +275,8 @@ impl Clone for ReadPoint {
     fn clone(&self) -> ReadPoint {
         let place = match &self.place {
             Place::Slot(slot) => {
-                // Relaxed: the source keeps the slot claimed, and a count needs no order to grow.
+                // Relaxed: the source keeps the slot claimed, and incrementing a count needs no
+                // order.
                 let before = slot.shared_by.fetch_add(1, Ordering::Relaxed);
                 assert!(before < u32::MAX, "too many clones of one read point");
                 Place::Slot(Arc::clone(slot))
@@ -281,8 +297,9 @@ impl Drop for ReadPoint {
     fn drop(&mut self) {
         match &self.place {
             Place::Slot(slot) => {
-                // A count of one means that nobody else can clone or drop; it spares the common case a second
-                // locked instruction. Acquire and release: the reads of all sharers come before the slot is free.
+                // With a count of one no other thread can clone or drop; this spares the common
+                // case a second locked instruction. Acquire and release: the reads of all sharers
+                // come before the slot is free.
                 if slot.shared_by.load(Ordering::Acquire) == 1
                     || slot.shared_by.fetch_sub(1, Ordering::AcqRel) == 1
                 {
@@ -309,7 +326,7 @@ impl fmt::Debug for ReadPoint {
 }
 
 impl DropPoints {
-    /// A judgement by these numbers, for tests of what uses it.
+    /// Creates drop points with these numbers, for tests.
     #[cfg(test)]
     pub fn new(visible: SeqNo, registered: Vec<SeqNo>) -> DropPoints {
         DropPoints {
@@ -318,25 +335,26 @@ impl DropPoints {
         }
     }
 
-    /// The registered points below the bound, ascending, each once.
+    /// Returns the registered points below the bound, ascending, without duplicates.
     #[cfg(test)]
     pub fn registered(&self) -> &[SeqNo] {
         &self.registered
     }
 
-    /// The oldest of the registered points and the bound.
+    /// Returns the oldest of the registered points and the bound.
     pub fn horizon(&self) -> SeqNo {
         self.registered.first().copied().unwrap_or(self.visible)
     }
 
-    /// The registered points and the bound, ascending: an older entry that none of them tells from a newer one may be
-    /// dropped, as [`DropPoints::can_drop`] says.
+    /// Returns the registered points and the bound, ascending: an older entry may be dropped if
+    /// none of them distinguishes it from a newer one, see [`DropPoints::can_drop`].
     pub fn told_apart(&self) -> Vec<SeqNo> {
         let registered = self.registered.iter().copied();
         registered.chain([self.visible]).collect()
     }
 
-    /// Whether no reader, now or later, needs the entry of a key at `older` when there is one at `newer`.
+    /// Returns true if no reader, now or later, needs a key's entry at `older`, given one at
+    /// `newer`.
     pub fn can_drop(&self, older: SeqNo, newer: SeqNo) -> bool {
         if older >= newer || newer > self.visible {
             return false;
@@ -348,7 +366,7 @@ impl DropPoints {
     }
 }
 
-/// Where a thread starts to look for a free slot: at the one that it claimed last, which is most often free again
+/// Start of a thread's search for a free slot: the slot that it claimed last, usually free again
 /// and in this core's cache.
 #[cfg(not(loom))]
 mod hint {
@@ -373,7 +391,8 @@ mod hint {
     }
 }
 
-/// All threads of a model start at the first slot: they are one thread in truth, and every pass must be alike.
+/// All threads of a model start at the first slot: they are really one thread, and every pass must
+/// be the same.
 #[cfg(loom)]
 mod hint {
     pub(super) fn get() -> usize {

@@ -1,4 +1,4 @@
-//! A fixed read point over all keyspaces.
+//! Snapshot: a fixed read point over all keyspaces.
 
 use std::sync::Arc;
 
@@ -13,14 +13,15 @@ use crate::keyspace::{FoundIn, Keyspace};
 use crate::read_points::ReadPoint;
 use crate::table::PinnedValue;
 
-/// Reads as of one commit. Costs nothing while it is open but the space of versions that only it still needs.
+/// Snapshot at one commit. While open it costs only the space of versions that no other reader
+/// needs.
 #[derive(Clone)]
 pub struct Snapshot {
     db: Database,
     held: Owned<Arc<Held>>,
 }
 
-/// The read point and the time of the snapshot.
+/// Read point and time of the snapshot.
 struct Held {
     point: ReadPoint,
     time: HeldTime,
@@ -29,21 +30,22 @@ struct Held {
 impl Snapshot {
     pub(crate) fn new(db: Database) -> Snapshot {
         let point = db.shared().read_points.register();
-        // After the registration: whatever is merged without knowing of it has expired by then.
+        // After the registration: rows that a compaction removes before it sees this hold have
+        // expired by then.
         let time = db.shared().clock.hold();
         let held = Owned::new(Arc::new(Held { point, time }));
         Snapshot { db, held }
     }
 
-    /// The commit that it shows.
+    /// Returns the seqno of the commit that the snapshot shows.
     pub fn seqno(&self) -> SeqNo {
         self.held.point.seqno()
     }
 
-    /// The value of `key` as of this snapshot. Errors and cost as [`Keyspace::get`]; `InvalidArgument` for a keyspace of
-    /// another database.
+    /// Returns the value of `key` in this snapshot. Errors and cost as [`Keyspace::get`];
+    /// `InvalidArgument` for a keyspace of another database.
     ///
-    /// A keyspace that was created after the snapshot is empty in it.
+    /// A keyspace created after the snapshot is empty in it.
     pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
         keyspace.check_within(&self.db)?;
         let now_ms = self.held.time.now_ms();
@@ -52,7 +54,8 @@ impl Snapshot {
         })
     }
 
-    /// The values of several keys as of this snapshot, in the order of `keys`: see [`Keyspace::multi_get`].
+    /// Returns the values of several keys in this snapshot, in the order of `keys`: see
+    /// [`Keyspace::multi_get`].
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keyspace: &Keyspace,
@@ -62,7 +65,7 @@ impl Snapshot {
         keyspace.multi_get_at(keys, self.held.point.seqno(), self.held.time.now_ms())
     }
 
-    /// A cursor as of this snapshot. It stays valid after the snapshot is gone.
+    /// Opens a cursor over this snapshot. It stays valid after the snapshot is dropped.
     pub fn cursor(&self, keyspace: &Keyspace, options: CursorOptions) -> Result<Cursor> {
         keyspace.check_within(&self.db)?;
         Ok(Cursor::new(

@@ -1,5 +1,6 @@
-//! Whole databases with one wrong statement behind valid checksums: a record of the log, an edit of the manifest, a
-//! section of a table or value file. Opening, reading, writing and verifying may fail, and must not panic or hang.
+//! Whole databases with one wrong statement under a valid checksum: a record of the log, an edit of
+//! the manifest, a section of a table or value file. Opening, reading, writing and verifying may
+//! fail, but must not panic or hang.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ fn options() -> Options {
     }
 }
 
-/// A database with everything that its files can say, whose process was killed.
+/// Creates a database with every kind of stored data, after a kill of its process.
 fn sample() -> Result<MemVfs> {
     let vfs = MemVfs::new();
     let db = Database::open_on(Arc::new(vfs.clone()), dir(), options())?;
@@ -68,7 +69,7 @@ fn sample() -> Result<MemVfs> {
         batch.put(&rows, &[b'p', n], &[7; 50])?;
     }
     db.write(batch)?;
-    // What no flush has taken yet.
+    // Rows that no flush has written yet.
     rows.delete_range(b"p", &[b'p', 3])?;
     large.put_until(b"k", &[1; 400], 1 << 50)?;
     rows.delete(&[b'p', 7])?;
@@ -92,7 +93,7 @@ fn read(vfs: &MemVfs, path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// A copy of the files with another content of one.
+/// Returns a copy of the files with one file's content replaced.
 fn with(vfs: &MemVfs, path: &Path, bytes: &[u8]) -> MemVfs {
     let copy = vfs.crash(1, CrashOptions::PROCESS_KILLED);
     let file = copy.open(path).expect("it is a copy");
@@ -101,7 +102,7 @@ fn with(vfs: &MemVfs, path: &Path, bytes: &[u8]) -> MemVfs {
     copy
 }
 
-/// Does with a database what its users do.
+/// Uses a database as an application does.
 fn live(vfs: &MemVfs, read_only: bool) -> Result<()> {
     let options = Options {
         read_only,
@@ -113,7 +114,7 @@ fn live(vfs: &MemVfs, read_only: bool) -> Result<()> {
         let Some(keyspace) = db.existing_keyspace(name)? else {
             continue;
         };
-        // Damage of one row does not keep the others from being read.
+        // Damage of one row does not prevent reading the others.
         let _ = read_all(&keyspace);
         let _ = keyspace.get(b"k");
     }
@@ -144,7 +145,7 @@ fn read_all(keyspace: &crate::Keyspace) -> Result<()> {
     Ok(())
 }
 
-/// An error is one that says what is wrong with a file, also where background work met it.
+/// Checks that an error describes damage of a file, even if background work met it.
 fn try_out(vfs: &MemVfs, rng: &mut Rng) {
     let Err(error) = live(vfs, rng.percent(30)) else {
         return;
@@ -157,14 +158,15 @@ fn try_out(vfs: &MemVfs, rng: &mut Rng) {
     assert!(is_damage, "{error:?}");
 }
 
-/// A file of frames (log segment, manifest) with other frames than it had, sealed anew.
+/// Returns a file of frames (log segment, manifest) with changed frames, sealed again.
 fn with_frames(
     bytes: &[u8],
     header_bytes: usize,
     change: impl FnOnce(&mut Vec<(FrameHeader, Vec<u8>)>),
 ) -> Vec<u8> {
     let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
-    // Both headers have the uid and the file's number in the same place, and their checksum at the end.
+    // Both headers have the uid and the file's number at the same offsets, and their checksum at
+    // the end.
     let uid = checksum(&bytes[32..40], number(24));
     let mut frames = Vec::new();
     let mut offset = header_bytes;
@@ -191,7 +193,7 @@ fn with_frames(
     out
 }
 
-/// One frame says something else.
+/// Changes one frame.
 fn forge_frame(bytes: &[u8], header_bytes: usize, rng: &mut Rng) -> Vec<u8> {
     with_frames(bytes, header_bytes, |frames| {
         if frames.is_empty() {
@@ -208,7 +210,7 @@ fn forge_frame(bytes: &[u8], header_bytes: usize, rng: &mut Rng) -> Vec<u8> {
     })
 }
 
-/// A table or value file in which one section or the footer says something else, with the checksum that fits.
+/// Changes one section or the footer of a table or value file, with a matching checksum.
 fn forge_section(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     const HEADER: usize = 24;
     let mut out = bytes.to_vec();
@@ -262,7 +264,7 @@ fn behind_the_last_number_of_a_keyspace_none_is_created() {
     };
     let forged = with_frames(&read(&vfs, path), 48, |frames| {
         let (header, _) = frames[0].clone();
-        // The field of the next keyspace: its tag, its length, 2^32 - 1.
+        // Field of the next keyspace: its tag, its length, 2^32 - 1.
         frames.push((header, vec![3, 5, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F]));
     });
     let vfs = with(&vfs, path, &forged);
@@ -275,7 +277,7 @@ fn behind_the_last_number_of_a_keyspace_none_is_created() {
     rows.put(b"a", b"row").expect("put");
 }
 
-/// Ways to write a record that no writer takes.
+/// Records that no writer writes.
 #[test]
 fn records_with_impossible_numbers_or_rows_are_damage() {
     type Change = fn(&mut (FrameHeader, Vec<u8>));
@@ -291,7 +293,7 @@ fn records_with_impossible_numbers_or_rows_are_damage() {
     let is_commit = |frame: &&mut (FrameHeader, Vec<u8>)| frame.0.kind == commit;
     for (expected, change) in changes {
         let mut found = 0;
-        // How many segments there are depends on the background work.
+        // The number of segments depends on the background work.
         for path in files(&vfs, ".wal") {
             let forged = with_frames(&read(&vfs, &path), 80, |frames| {
                 if let Some(frame) = frames.iter_mut().rfind(is_commit) {
@@ -300,7 +302,7 @@ fn records_with_impossible_numbers_or_rows_are_damage() {
             });
             match live(&with(&vfs, &path, &forged), false) {
                 Err(Error::Corruption { what, .. }) if what == expected => found += 1,
-                // A segment without a commit, or one that is not needed any more.
+                // A segment without a commit, or one no longer needed.
                 Ok(()) => {}
                 Err(error) => panic!("{error:?}"),
             }

@@ -1,4 +1,5 @@
-//! Random input for the engine's decoders, in tests: a checksum that fits says nothing about what stands behind it.
+//! Random input for the engine's decoders, in tests: a matching checksum proves nothing about the
+//! data that it covers.
 
 #[cfg(not(any(loom, feature = "simulation")))]
 mod forged;
@@ -6,11 +7,13 @@ mod forged;
 use allocation_counter::measure;
 use alluvium_testkit::{Seeded, odd_input};
 
-/// What any decoder may allocate, however short its input is: messages of errors, and contexts of decompressors.
+/// Bytes that any decoder may allocate, even for short input: error messages, and contexts of
+/// decompressors.
 const FREE_BYTES: u64 = 512 << 10;
 
-/// Calls `decode` with damaged copies of `samples` and with noise until the budget ends. It must not panic, and must not
-/// have more than `bytes_per_byte` bytes for each byte of its input at a time, a fixed amount aside.
+/// Calls `decode` with damaged copies of `samples` and with noise until the budget ends. It must
+/// not panic. At any time it must not hold more than `bytes_per_byte` bytes for each byte of its
+/// input, plus a fixed amount.
 pub(crate) fn fuzz_decoder(
     name: &str,
     samples: &[Vec<u8>],

@@ -34,7 +34,7 @@ pub struct CursorOptions {
 }
 
 impl CursorOptions {
-    /// Selects all rows whose keys start with `prefix`. If the prefix is at least as long as
+    /// Selects all rows with the key prefix `prefix`. If the prefix is at least as long as
     /// [`crate::KeyspaceOptions::prefix_filter_bytes`], filters skip tables without rows of it.
     pub fn prefix(prefix: &[u8]) -> CursorOptions {
         let bounds = Bounds::prefix(prefix);

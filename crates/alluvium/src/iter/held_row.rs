@@ -31,8 +31,8 @@ enum Value {
 }
 
 impl HeldRow {
-    /// Creates a holder of rows whose stored values end with `hidden_bytes` bytes used by the
-    /// engine.
+    /// Creates a holder of rows with `hidden_bytes` bytes of the engine at the end of each stored
+    /// value.
     pub fn new(hidden_bytes: usize) -> HeldRow {
         HeldRow {
             hidden_bytes,

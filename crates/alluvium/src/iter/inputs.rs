@@ -142,7 +142,7 @@ impl MergeCursor {
         self.group = usize::MAX;
     }
 
-    /// Makes `group` the one whose tables are read. They are not positioned yet.
+    /// Makes `group` the current group and opens its tables, not positioned yet.
     pub(super) fn open_group(&mut self, group: usize) {
         if self.group == group {
             return;

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::table::{PinnedValue, TableCursor};
 use crate::version::group::Group;
 
-/// Prefix that a scan stays in, in the form that filters take.
+/// Prefix of a scan, in the form that filters take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PrefixProbe {
     /// Length of the prefix in bytes.

@@ -145,8 +145,8 @@ fn shown_key(cursor: &mut MergeCursor) -> String {
     String::from_utf8(row.key().to_vec()).unwrap()
 }
 
-/// An index whose entries are deleted at the low end of each of its values has a dead interval for
-/// each of them.
+/// If the entries of an index are deleted at the low end of each indexed value, it has a dead
+/// interval for each value.
 #[test]
 fn a_thousand_heads_have_an_interval_each() {
     const HEADS: usize = 1_000;

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// Expiry of the rows of a keyspace. Exact at read time: a row is absent for every read whose
-/// snapshot, cursor or call began at or after its expiry time, even before a compaction removes it.
+/// Expiry of the rows of a keyspace. Exact at read time: a row is absent if the read's snapshot,
+/// cursor or call began at or after the row's expiry time, even before a compaction removes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Expiry {
     /// Rows do not expire and carry no time.
@@ -40,7 +40,7 @@ impl Expiry {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for `until_ms` in a keyspace whose rows do not expire.
+    /// `InvalidArgument` for `until_ms` in a keyspace without expiry.
     pub(crate) fn stored(
         self,
         value: &[u8],

@@ -29,8 +29,8 @@ use crate::iter::{Cursor, CursorOptions};
 use crate::table::{OnMiss, PinnedValue};
 use crate::txn::write_set::WriteSet;
 
-/// Number of keys of a `multi_get` whose reads are started together. With many more, pages could
-/// leave the page cache before they are read.
+/// Number of keys of a `multi_get` that are prefetched together. With many more, pages could leave
+/// the page cache before they are read.
 const MISSES_TOGETHER: usize = 128;
 
 /// Handle of a keyspace: an ordered map from byte keys to byte values. Cheap to clone; keeps the
@@ -232,7 +232,7 @@ impl Keyspace {
         self.tree.stores_expiry
     }
 
-    /// Returns the time for a single read; 0 in a keyspace whose rows never expire.
+    /// Returns the time for a single read; 0 in a keyspace without expiry.
     pub(crate) fn now_ms(&self) -> u64 {
         match self.expires() {
             true => self.db.shared().clock.now(),
@@ -279,16 +279,16 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` in a keyspace whose rows do not expire; otherwise as [`Keyspace::put`].
+    /// `InvalidArgument` in a keyspace without expiry; otherwise as [`Keyspace::put`].
     pub fn put_until(&self, key: &[u8], value: &[u8], until_ms: u64) -> Result<()> {
         self.write(ValueKind::Put, key, value, Some(until_ms))
     }
 
-    /// Writes a key that the caller knows to be absent, so that its later delete can cancel it.
-    /// Both vanish when a compaction meets them, and neither is rewritten down to the last level.
-    /// If the key does exist, its older value can come back after that delete; use
-    /// [`Keyspace::put`] for such keys. Errors and durability as [`Keyspace::put`]. In a keyspace
-    /// with expiry it is a put.
+    /// Writes a key that the caller knows to be absent; its later delete can then cancel it. Both
+    /// vanish when a compaction meets them, and neither is rewritten down to the last level. If the
+    /// key does exist, its older value can come back after that delete; use [`Keyspace::put`] for
+    /// such keys. Errors and durability as [`Keyspace::put`]. In a keyspace with expiry it is a
+    /// put.
     ///
     /// Debug builds read the key and refuse such an insert with `InvalidArgument`, unless it is
     /// untracked; release builds read nothing. [`Database::verify`] reports such keys if no
@@ -358,12 +358,12 @@ impl Keyspace {
         self.db.commit_writes(&writes, &WriteOptions::default())
     }
 
-    /// Sets the filter that decides about rows in flushes and compactions that start from now on;
+    /// Sets the filter that decides about rows in flushes and compactions from the next one on;
     /// `None` removes it.
     ///
     /// The filter is not stored: set it after each opening. Rows that it removes or replaces change
     /// for every reader as soon as they are compacted, for open snapshots too, so use it only for
-    /// rows that are no longer needed. Fails only with `KeyspaceDropped` and `Closed`.
+    /// rows no longer needed. Fails only with `KeyspaceDropped` and `Closed`.
     pub fn set_compaction_filter(&self, filter: Option<Arc<dyn CompactionFilter>>) -> Result<()> {
         self.check()?;
         self.tree.set_compaction_filter(filter);
@@ -376,9 +376,9 @@ impl Keyspace {
     /// snapshot needs them.
     ///
     /// Memtables are flushed first if this keyspace has rows there. The compaction threads rewrite
-    /// each group of tables that overlaps the range and has upper tables, or rows in its last level
-    /// that only a released snapshot needed. Commits go on meanwhile. If the device is full, the
-    /// call waits until there is space.
+    /// each group in the range if it has upper tables, or rows in its last level that only a
+    /// released snapshot needed. Commits go on meanwhile. If the device is full, the call waits
+    /// until there is space.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
 //! Open cursors of one tree: a resting cursor can be made to release a replaced state of the tree.
 //!
 //! A cursor cannot release anything while its caller sleeps. After publishing a new state, the
-//! thread that replaced it therefore asks every open cursor once. It skips a cursor that is in a
-//! call at that moment. That cursor finds the new state at its next call, or is asked again at the
-//! next publication, so it retains at most the state of one call.
+//! thread that replaced it therefore asks every open cursor once. It skips a cursor in a call at
+//! that moment; such a cursor finds the new state at its next call, or is asked again at the next
+//! publication, so it retains at most the state of one call.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -22,10 +22,10 @@ pub(crate) trait Resting: Send + Sync {
 /// Open cursors of one tree.
 #[derive(Default)]
 pub(crate) struct OpenCursors {
-    /// Sharded by the thread that opened the cursor: two threads that open cursors all the time
-    /// share no cache line. Each mutex guards its list, for a push, a removal or a copy of the
-    /// list; nothing is locked under it. The array is allocated with the first cursor, and each
-    /// shard with its first one, so that thousands of keyspaces without cursors take little memory.
+    /// Sharded by the opening thread: two threads that open cursors all the time share no cache
+    /// line. Each mutex guards its list, for a push, a removal or a copy of the list; nothing is
+    /// locked under it. The array is allocated with the first cursor, and each shard with its first
+    /// one, so that thousands of keyspaces without cursors take little memory.
     shards: OnceLock<Box<[OnceLock<Box<Shard>>; COUNTER_SHARDS]>>,
 }
 

@@ -242,9 +242,9 @@ pub(crate) fn prefix_hash(memtable: &Memtable, key: &[u8]) -> Option<u64> {
 const FULL_GENERATIONS: usize = 16;
 
 /// Returns the bytes that a keyspace is expected to write in the next generation: twice the bytes
-/// of the last one. A filter that is too small filters nothing, and one that is too large wastes
-/// memory in each of many keyspaces. Before the first generation it is a share of `most`, which
-/// bounds the filters of all keyspaces together.
+/// of the last one. Too small a filter rules nothing out, and too large a filter wastes memory in
+/// each of many keyspaces. Before the first generation it is a share of `most`, which bounds the
+/// filters of all keyspaces together.
 fn expected_bytes(written: usize, most: usize, keyspaces: usize) -> usize {
     match written {
         0 => (most / keyspaces.max(1))

@@ -1,8 +1,8 @@
 //! Cuts the range deletes of any number of sources into fragments.
 //!
 //! A sweep over the bounds of all ranges in key order keeps the seqnos that cover the current
-//! position. At each bound it writes the fragment that ends there, with the seqnos that read points
-//! distinguish. Equal neighbors are joined, so that `n` nested ranges without a snapshot become one
+//! position. At each bound it writes the fragment that ends there, with the seqnos distinguished by
+//! read points. Equal neighbors are joined, so that `n` nested ranges without a snapshot become one
 //! fragment.
 
 use std::collections::BTreeMap;
@@ -64,10 +64,11 @@ impl<'a> Fragmenter<'a> {
         self.ranges.capacity() * size_of::<(KeyRange<'_>, SeqNo)>() + edges
     }
 
-    /// Makes the fragments.
+    /// Builds the fragments.
     ///
-    /// `points` are all read points that a reader may have, ascending. Of the range deletes over a key it keeps those
-    /// above the last point, and for each point the newest one at or below it. Without points it keeps all.
+    /// `points` are all read points that a reader may have, ascending. Of the range deletes over a
+    /// key it keeps all above the last point, and for each point the newest one at or below it.
+    /// Without points it keeps all.
     pub fn finish(self, points: &[SeqNo]) -> RangeDeletes {
         let mut edges = Vec::with_capacity(2 * self.ranges.len());
         for ((start, end), seqno) in self.ranges {

@@ -154,7 +154,8 @@ impl RangeDeletes {
         found.map_or(0, |found| found.seqno)
     }
 
-    /// Finds a key from `start` to `end` (exclusive; `None`: no limit) that a range delete above `snapshot` covers.
+    /// Finds a key from `start` to `end` (exclusive; `None`: no limit) that a range delete above
+    /// `snapshot` covers.
     pub fn newer_in(&self, start: &[u8], end: Option<&[u8]>, snapshot: SeqNo) -> Option<Vec<u8>> {
         let mut inside = self
             .iter_from(self.first_ending_after(start))
@@ -184,7 +185,7 @@ impl RangeDeletes {
         clipped
     }
 
-    /// Appends all of `later`, whose keys are above. Leaves out fragments that are not above.
+    /// Appends all of `later`; its keys must be above. Leaves out fragments that are not above.
     pub fn append(&mut self, later: &RangeDeletes) {
         for fragment in later.iter() {
             let appended = self.push(fragment.start, fragment.end, fragment.seqnos);

@@ -13,10 +13,10 @@
 //! A run holds the range deletes of a span of seqnos and the union of their ranges. One of the
 //! run's parts covers each key in the union, so a search goes from the newest run to the oldest and
 //! takes the first hit. It costs one binary search for each run and each level, however the ranges
-//! overlap. Only in the run whose span contains the read point can a key be in the union with no
-//! visible range delete over it. [`FAN_OUT`] runs of a level are joined into one of the next level.
-//! So each range is copied once per level, and `n` range deletes take `O(n log n)` time and memory
-//! in total.
+//! overlap. The only exception is the run with the read point inside its span: a key may be in its
+//! union with no visible range delete over it. [`FAN_OUT`] runs of a level are joined into one of
+//! the next level. So each range is copied once per level, and `n` range deletes take `O(n log n)`
+//! time and memory in total.
 //!
 //! Runs are immutable and shared. A copy of a history copies only some pointers, and a savepoint is
 //! such a copy.
@@ -127,8 +127,8 @@ impl RangeHistory {
         self.runs.push(Arc::new(run));
     }
 
-    /// Joins the newest runs of up to the last run's level, while there are enough of them. Terminates: each round raises
-    /// the last run's level and leaves fewer runs.
+    /// Joins the newest runs of up to the last run's level, while there are enough of them.
+    /// Terminates: each round raises the last run's level and leaves fewer runs.
     fn join(&mut self) {
         while let Some(last) = self.runs.last() {
             let level = last.level;
@@ -153,7 +153,8 @@ impl RangeHistory {
         self.find(key, read_point).map_or(0, |found| found.seqno)
     }
 
-    /// Finds a key from `start` to `end` (exclusive; `None`: no limit) that a range delete above `snapshot` covers.
+    /// Finds a key from `start` to `end` (exclusive; `None`: no limit) that a range delete above
+    /// `snapshot` covers.
     pub fn newer_in(&self, start: &[u8], end: Option<&[u8]>, snapshot: SeqNo) -> Option<Vec<u8>> {
         let mut newest_first = self.runs.iter().rev();
         newest_first.find_map(|run| run.newer_in(start, end, snapshot))

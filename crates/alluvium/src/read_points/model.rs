@@ -1,4 +1,5 @@
-//! loom models of the protocol: one key with an entry for each commit, and a dropper that takes what it may.
+//! loom models of the protocol: one key with an entry for each commit, and a dropper that drops
+//! every permitted entry.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p alluvium --lib --release model`.
 
@@ -7,14 +8,14 @@ use loom::thread;
 
 use super::*;
 
-/// One flag for each seqno: whether the entry of the key at this seqno is still there.
+/// One flag for each seqno: true while the key's entry at this seqno exists.
 type Entries = Arc<Vec<AtomicBool>>;
 
 fn entries(count: usize) -> Entries {
     Arc::new((0..count).map(|_| AtomicBool::new(true)).collect())
 }
 
-/// Publishes 1 and 2, and drops as much as it may after each.
+/// Publishes every seqno from 1, and drops every permitted entry after each.
 fn commit_and_drop(points: &ReadPoints, entries: &Entries) {
     for newest in 1..entries.len() as u64 {
         points.publish(newest);
@@ -35,7 +36,7 @@ fn read(point: &ReadPoint, entries: &Entries) {
     );
 }
 
-/// A reader that registers at any moment finds its entry, with this many slots.
+/// Checks that readers find their entry whenever they register, with this many slots.
 fn reader_against_dropper(slots: usize, readers: usize) {
     loom::model(move || {
         let points = ReadPoints::with_slots(0, slots);
@@ -89,8 +90,8 @@ fn model_a_clone_outlives_its_source_under_a_dropper() {
     loom::model(|| {
         let points = ReadPoints::with_slots(0, 2);
         let entries = entries(2);
-        // The slot before the source's is free again: a clone that took it could be passed by the dropper before,
-        // and the source after it is gone.
+        // The slot before the source's is free again. If a clone took it, a dropper could pass it
+        // before the clone, and the source's slot after the source is gone.
         let before = points.register();
         let source = points.register();
         drop(before);

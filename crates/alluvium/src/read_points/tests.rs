@@ -1,4 +1,4 @@
-//! Read points with one thread, and many readers against a dropper.
+//! Read points with one thread, and with many readers against a dropper.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
@@ -39,7 +39,7 @@ fn an_entry_goes_only_if_a_published_one_covers_it_for_every_point() {
     let _twenty = points.register();
     points.publish(30);
     let drops = points.horizon_points();
-    // (older, newer): nobody stands between, or somebody does.
+    // (older, newer), with or without a reader between them.
     assert!(
         drops.can_drop(1, 10),
         "the reader at 10 reads the newer one"
@@ -103,13 +103,14 @@ fn a_slot_is_used_again_by_the_thread_that_left_it() {
     }
 }
 
-/// Readers of one key that is overwritten all the time, and a dropper that takes away every entry it may.
+/// Readers of one key that is constantly overwritten, and a dropper that drops every permitted
+/// entry.
 #[test]
 fn no_reader_misses_its_entry_while_a_dropper_runs() {
     const COMMITS: u64 = 20_000;
     for slots in [1, 3, 64] {
         let points = ReadPoints::with_slots(0, slots);
-        // The entry of the key at each seqno: true while it exists.
+        // One flag for each seqno: true while the key's entry exists.
         let exists: Vec<AtomicBool> = (0..=COMMITS).map(|_| AtomicBool::new(true)).collect();
         let applied = AtomicU64::new(0);
         thread::scope(|scope| {
@@ -141,7 +142,7 @@ fn no_reader_misses_its_entry_while_a_dropper_runs() {
                 scope.spawn(|| {
                     loop {
                         let mut point = points.register();
-                        // The source goes at once: the clone alone must hold the point.
+                        // The source is dropped at once: the clone alone must hold the point.
                         point = point.clone();
                         thread::yield_now();
                         let seqno = point.seqno();

@@ -1,6 +1,8 @@
-//! Channels whose waits the scheduler knows, behind the part of the interface of `std::sync::mpsc` that the engine uses.
+//! Channels under the scheduler, with the part of the interface of `std::sync::mpsc` that the
+//! engine uses.
 //!
-//! A queue under a mutex of the scheduler's, with one condition variable for both ends: a channel here has few users.
+//! A queue under a mutex of the scheduler, with one condition variable for both ends: a channel
+//! here has few users.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,19 +12,19 @@ use super::locks::{Condvar, Mutex};
 
 struct Queue<T> {
     items: VecDeque<T>,
-    /// Ends that are alive: senders, receiver.
+    /// Number of live ends: senders, receivers.
     ends: (usize, usize),
 }
 
 struct Channel<T> {
     queue: Mutex<Queue<T>>,
-    /// An item came or went, or an end did.
+    /// Notified when an item or an end comes or goes.
     changed: Condvar,
-    /// How many items wait before a sender does.
+    /// Number of waiting items at which a sender waits.
     bound: usize,
 }
 
-/// As `std::sync::mpsc::Sender`, and with a bound as `SyncSender`.
+/// As `std::sync::mpsc::Sender`; with a bound as `SyncSender`.
 pub struct Sender<T>(Arc<Channel<T>>);
 
 /// As `std::sync::mpsc::SyncSender`.
@@ -31,7 +33,7 @@ pub type SyncSender<T> = Sender<T>;
 /// As `std::sync::mpsc::Receiver`.
 pub struct Receiver<T>(Arc<Channel<T>>);
 
-/// A channel in which so many items may wait, at least one.
+/// Creates a channel for at most `bound` waiting items, at least one.
 pub fn sync_channel<T>(bound: usize) -> (Sender<T>, Receiver<T>) {
     let channel = Arc::new(Channel {
         queue: Mutex::new(Queue {
@@ -44,16 +46,16 @@ pub fn sync_channel<T>(bound: usize) -> (Sender<T>, Receiver<T>) {
     (Sender(Arc::clone(&channel)), Receiver(channel))
 }
 
-/// A channel in which any number of items may wait.
+/// Creates a channel for any number of waiting items.
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     sync_channel(usize::MAX)
 }
 
 impl<T> Sender<T> {
-    /// Waits for room. Fails if nobody will receive.
+    /// Waits for room and sends the item. Fails if there is no receiver.
     pub fn send(&self, item: T) -> Result<(), SendError<T>> {
         let mut queue = self.0.queue.lock();
-        // Ends: with an item received, or with the receiver.
+        // Terminates when an item is received, or when the receiver is dropped.
         while queue.ends.1 > 0 && queue.items.len() >= self.0.bound {
             self.0.changed.wait(&mut queue);
         }
@@ -68,10 +70,10 @@ impl<T> Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Waits for an item. Fails if there is none and nobody will send one.
+    /// Waits for an item. Fails if there is none and no sender is left.
     pub fn recv(&self) -> Result<T, RecvError> {
         let mut queue = self.0.queue.lock();
-        // Ends: with an item sent, or with the last sender.
+        // Terminates when an item is sent, or when the last sender is dropped.
         loop {
             if let Some(item) = queue.items.pop_front() {
                 drop(queue);
@@ -85,7 +87,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// All items until nobody will send one.
+    /// Returns all items until no sender is left.
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         std::iter::from_fn(|| self.recv().ok())
     }
@@ -102,7 +104,7 @@ impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         let mut queue = self.0.queue.lock();
         queue.ends.1 -= 1;
-        // As the standard library does: what nobody will receive goes now.
+        // As in the standard library, unread items are dropped now.
         let unread = std::mem::take(&mut queue.items);
         drop(queue);
         drop(unread);

@@ -1,4 +1,4 @@
-//! The engine's monotonic time: virtual in a run, real outside of one.
+//! Monotonic time of the engine: virtual in a run, real outside.
 
 use std::ops::{Add, Sub};
 use std::sync::OnceLock;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::now_ns;
 
-/// A moment, behind the part of the interface of `std::time::Instant` that the engine uses.
+/// Moment, with the part of the interface of `std::time::Instant` that the engine uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(Duration);
 
 impl Instant {
-    /// This moment.
+    /// Returns the current moment.
     pub fn now() -> Instant {
         static START: OnceLock<std::time::Instant> = OnceLock::new();
         Instant(match now_ns() {
@@ -20,17 +20,17 @@ impl Instant {
         })
     }
 
-    /// The time that has passed since.
+    /// Returns the time since this moment.
     pub fn elapsed(&self) -> Duration {
         Instant::now() - *self
     }
 
-    /// The moment so much later, if there is one.
+    /// Returns the moment later by `duration`, if it can be represented.
     pub fn checked_add(&self, duration: Duration) -> Option<Instant> {
         self.0.checked_add(duration).map(Instant)
     }
 
-    /// The time from an earlier moment to this one, zero from a later one.
+    /// Returns the time from `earlier` to this moment, zero if `earlier` is later.
     pub fn saturating_duration_since(&self, earlier: Instant) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
@@ -40,13 +40,13 @@ impl Instant {
         self.saturating_duration_since(earlier)
     }
 
-    /// Nanoseconds since the run began.
+    /// Returns nanoseconds since the run began.
     pub(super) fn as_ns(self) -> u64 {
         u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
-/// Milliseconds since the run began, as a clock that also counts in suspend shows them.
+/// Returns milliseconds since the run began, as a clock that also advances during suspend.
 pub fn boot_ms() -> u64 {
     u64::try_from(Instant::now().0.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,8 +1,9 @@
-//! Mutexes, locks of readers and writers, and condition variables that the scheduler knows, behind the interface of
+//! Mutexes, read-write locks and condition variables under the scheduler, with the interface of
 //! `parking_lot`.
 //!
-//! In a run the real lock is always free when a thread takes it, for only one thread runs. A thread that finds it taken
-//! waits by its address until the guard that has it is dropped, and then tries again: the seed decides who is first.
+//! In a run only one thread runs at a time, so the underlying lock never blocks. A thread that
+//! finds it taken waits by its address until the guard is dropped, and then tries again: the seed
+//! decides the order of waiters.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -15,7 +16,7 @@ use super::{Key, place};
 #[derive(Default)]
 pub struct Mutex<T: ?Sized>(parking_lot::Mutex<T>);
 
-/// The guard of a [`Mutex`]. Empty only inside a wait.
+/// Guard of a [`Mutex`]. Empty only inside a wait.
 pub struct MutexGuard<'a, T: ?Sized> {
     mutex: &'a Mutex<T>,
     held: Option<parking_lot::MutexGuard<'a, T>>,
@@ -25,7 +26,7 @@ pub struct MutexGuard<'a, T: ?Sized> {
 #[derive(Debug, Default)]
 pub struct Condvar(parking_lot::Condvar);
 
-/// How a wait with a deadline ended.
+/// Result of a wait with a deadline.
 #[derive(Debug, Clone, Copy)]
 pub struct WaitTimeoutResult(bool);
 
@@ -33,23 +34,23 @@ pub struct WaitTimeoutResult(bool);
 #[derive(Default)]
 pub struct RwLock<T: ?Sized>(parking_lot::RwLock<T>);
 
-/// What a [`RwLock`] gives to a reader or to a writer.
+/// Guard of a reader or a writer of a [`RwLock`].
 pub struct Held<'a, G> {
     lock: Key,
     guard: Option<G>,
     _borrow: std::marker::PhantomData<&'a ()>,
 }
 
-/// The guard of a reader.
+/// Guard of a reader.
 pub type RwLockReadGuard<'a, T> = Held<'a, parking_lot::RwLockReadGuard<'a, T>>;
-/// The guard of a writer.
+/// Guard of a writer.
 pub type RwLockWriteGuard<'a, T> = Held<'a, parking_lot::RwLockWriteGuard<'a, T>>;
 
 fn key_of<T: ?Sized>(lock: &T) -> Key {
     Key::Lock((&raw const *lock).cast::<()>() as usize)
 }
 
-/// Takes a lock: by the scheduler's order in a run, by the system's outside of one.
+/// Takes a lock: in the scheduler's order in a run, in the system's outside.
 fn take<G>(key: Key, mut attempt: impl FnMut() -> Option<G>, block: impl FnOnce() -> G) -> G {
     let Some(own) = place() else {
         return block();
@@ -63,7 +64,7 @@ fn take<G>(key: Key, mut attempt: impl FnMut() -> Option<G>, block: impl FnOnce(
     }
 }
 
-/// Tells the scheduler that a lock is free.
+/// Wakes the threads that wait for this lock in the scheduler.
 fn freed(key: Key, may_switch: bool) {
     if let Some(own) = place() {
         own.wake(key, true);
@@ -74,12 +75,12 @@ fn freed(key: Key, may_switch: bool) {
 }
 
 impl<T> Mutex<T> {
-    /// An unlocked mutex around `value`.
+    /// Creates an unlocked mutex around `value`.
     pub const fn new(value: T) -> Mutex<T> {
         Mutex(parking_lot::Mutex::new(value))
     }
 
-    /// The value, without the mutex.
+    /// Returns the value, without the mutex.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }
@@ -102,14 +103,14 @@ impl<T: ?Sized> Mutex<T> {
         Some(MutexGuard { mutex: self, held })
     }
 
-    /// The value of a mutex that nobody else knows.
+    /// Returns the value of a mutex borrowed exclusively.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut()
     }
 }
 
 impl<T: ?Sized> MutexGuard<'_, T> {
-    /// Runs `body` with the mutex given back.
+    /// Runs `body` with the mutex unlocked.
     pub fn unlocked<R>(own: &mut Self, body: impl FnOnce() -> R) -> R {
         own.held = None;
         freed(key_of(own.mutex), true);
@@ -145,7 +146,7 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
 }
 
 impl Condvar {
-    /// A condition variable that nobody waits for.
+    /// Creates a condition variable without waiters.
     pub const fn new() -> Condvar {
         Condvar(parking_lot::Condvar::new())
     }
@@ -154,12 +155,12 @@ impl Condvar {
         Key::Condition((&raw const *self).cast::<()>() as usize)
     }
 
-    /// Gives the mutex back until notified.
+    /// Unlocks the mutex until notified.
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
         self.wait_ns(guard, None);
     }
 
-    /// As [`wait`](Self::wait), at most until the deadline.
+    /// As [`wait`](Self::wait), until the deadline at most.
     pub fn wait_until<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -168,7 +169,7 @@ impl Condvar {
         self.wait_ns(guard, Some(deadline))
     }
 
-    /// As [`wait`](Self::wait), at most so long.
+    /// As [`wait`](Self::wait), for `most` at most.
     pub fn wait_for<T: ?Sized>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -185,7 +186,7 @@ impl Condvar {
         let Some(own) = place() else {
             return self.wait_outside(guard, deadline);
         };
-        // No step between giving the mutex back and waiting: they are one.
+        // No step between unlocking and waiting: they are atomic.
         guard.held = None;
         freed(key_of(guard.mutex), false);
         let timed_out = own.wait(self.key(), deadline.map(Instant::as_ns));
@@ -235,27 +236,27 @@ impl Condvar {
 }
 
 impl WaitTimeoutResult {
-    /// Whether the deadline came first.
+    /// Returns true if the deadline came first.
     pub fn timed_out(self) -> bool {
         self.0
     }
 }
 
 impl<T> RwLock<T> {
-    /// A free lock around `value`.
+    /// Creates a free lock around `value`.
     pub const fn new(value: T) -> RwLock<T> {
         RwLock(parking_lot::RwLock::new(value))
     }
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Waits until nobody writes.
+    /// Waits until there is no writer, and takes the lock for reading.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         let key = key_of(self);
         Held::new(key, take(key, || self.0.try_read(), || self.0.read()))
     }
 
-    /// Waits until nobody reads or writes.
+    /// Waits until there is no reader and no writer, and takes the lock for writing.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let key = key_of(self);
         Held::new(key, take(key, || self.0.try_write(), || self.0.write()))

@@ -1,17 +1,19 @@
-//! A scheduler that owns all threads, waits and time of a test run, so that one seed decides everything that happens.
+//! Scheduler that owns all threads, waits and time of a test run, so one seed decides everything.
 //!
-//! Only with the feature `simulation`, which no shipped build has. [`run`] runs a body as the first of any number of
-//! threads. They are stacks of their own on one thread of the system, and only the one that holds the *baton* runs. It
-//! gives the baton away where it locks, unlocks, waits, notifies, spawns, joins or calls [`step`], to a thread that the
-//! seed picks among those that could go on. So everything between two such places is one step of a history, and a history
-//! is the same whenever its seed is: nothing in it may look at the real clock, at addresses or at hash seeds. What
-//! `thread_local!` keeps belongs to all threads of a run together: nothing may hang on it across a step.
+//! Only with the feature `simulation`, which no shipped build has. [`run`] runs a body as the first
+//! of any number of simulated threads. Each has its own stack on one system thread, and only the
+//! thread that holds the *baton* runs. It passes the baton when it locks, unlocks, waits, notifies,
+//! spawns, joins or calls [`step`], to a thread that the seed picks among the ready ones. So
+//! everything between two such places is one step of a history. Equal seeds give equal histories,
+//! if no code in the run depends on the real clock, addresses or hash seeds. All threads of a run
+//! share `thread_local!` values: no code may depend on one across a step.
 //!
-//! Time is virtual. It creeps with each step, and it jumps to the next deadline where nobody can go on, or at random,
-//! as it does for threads that are slow. Where nobody can go on and nobody waits for a time, the run is a deadlock and
-//! ends with a list of who waits for what. A deadlocked run cannot be unwound: its stacks are left as they are.
+//! Time is virtual. It advances a little with each step. It jumps to the next deadline if no thread
+//! can run, and at random, as for slow threads. If no thread can run and none waits for a deadline,
+//! the run is a deadlock and ends with a list of the threads and their waits. A deadlocked run
+//! cannot be unwound: its stacks are leaked.
 //!
-//! A thread outside of any run finds ordinary locks, threads and time behind the same names.
+//! Outside of any run, the same names give ordinary locks, threads and time.
 
 pub mod channel;
 pub mod clock;
@@ -27,52 +29,52 @@ pub use self::state::Policy;
 use self::state::{Key, State};
 use self::threads::Fiber;
 
-/// How a run goes.
+/// Parameters of a run.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Decides everything.
+    /// Seed of all random decisions.
     pub seed: u64,
-    /// A run of more steps than this has not ended and counts as a livelock.
+    /// Maximum number of steps; a longer run counts as a livelock.
     pub steps_max: u64,
-    /// How eagerly threads are switched.
+    /// Frequencies of thread switches, stalls and time jumps.
     pub policy: Policy,
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// All threads have ended.
     Finished,
-    /// Nobody can go on: who waits for what, a line for each thread.
+    /// No thread can run. Lists each thread and its wait, one per line.
     Deadlock(String),
-    /// There were too many steps: what each thread does, a line for each.
+    /// Too many steps. Lists the state of each thread, one per line.
     TooLong(String),
 }
 
-/// What a run was.
+/// Result of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// How it ended.
+    /// End of the run.
     pub end: End,
-    /// Places where the baton could change hands.
+    /// Number of steps: points at which another thread may run.
     pub steps: u64,
-    /// A hash of every decision and of all that was [noted](note): equal for equal histories.
+    /// Hash of every decision and of all [noted](note) numbers: equal for equal histories.
     pub trace: u64,
 }
 
-/// Is told the number of each commit, with its operations as they are encoded, before the log has it.
+/// Callback with the number of each commit and its encoded operations, before they are in the log.
 pub type Observer = dyn Fn(u64, &[u8]) + Send + Sync;
 
-/// One run.
+/// State, threads and observer of one run.
 pub(crate) struct World {
-    /// Guards the whole state; held between two steps only.
+    /// Guards the whole state; held only between two steps.
     state: Mutex<State>,
-    /// The threads by their index. Guards the places only: the one that runs is not in its own.
+    /// Threads by their index. Guards only the slots: the slot of the running thread is empty.
     fibers: Mutex<Vec<Option<Fiber>>>,
     observer: Box<Observer>,
 }
 
-/// A thread's place in its run.
+/// Position of a thread in its run.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) world: Arc<World>,
@@ -83,7 +85,8 @@ thread_local! {
     static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
 }
 
-/// The calling thread's place; `None` outside of runs, and while a thread is being torn down.
+/// Returns the calling thread's place; `None` outside of runs, and while a thread is being torn
+/// down.
 pub(crate) fn place() -> Option<Place> {
     PLACE
         .try_with(|place| place.borrow().clone())
@@ -91,11 +94,12 @@ pub(crate) fn place() -> Option<Place> {
         .flatten()
 }
 
-/// Runs `body` as the first thread of a simulated world until all its threads have ended, or nobody can go on.
+/// Runs `body` as the first thread of a simulated world until all its threads have ended, or none
+/// can run.
 ///
 /// # Panics
 ///
-/// Where `body` does, once all threads have ended.
+/// If `body` panics, after all threads have ended.
 pub fn run(setup: Setup, observer: Box<Observer>, body: impl FnOnce() + Send + 'static) -> Report {
     let world = Arc::new(World {
         state: Mutex::new(State::new(&setup)),
@@ -119,7 +123,7 @@ pub fn run(setup: Setup, observer: Box<Observer>, body: impl FnOnce() + Send + '
     }
 }
 
-/// Where another thread may go on.
+/// Marks a point at which another thread may run.
 pub fn step() {
     if let Some(place) = place() {
         place.step();
@@ -133,7 +137,7 @@ pub fn note(number: u64) {
     }
 }
 
-/// A number that the seed decides.
+/// Returns a number that the seed decides.
 pub fn random_u64() -> u64 {
     match place() {
         Some(place) => place.world.lock().random(),
@@ -144,12 +148,12 @@ pub fn random_u64() -> u64 {
     }
 }
 
-/// The virtual time in nanoseconds since the run began; `None` outside of runs.
+/// Returns the virtual time in nanoseconds since the run began; `None` outside of runs.
 pub fn now_ns() -> Option<u64> {
     place().map(|place| place.world.lock().now())
 }
 
-/// Tells the observer of the run that a commit of these operations gets this number.
+/// Reports to the observer of the run that a commit of these operations gets this number.
 pub fn numbered(seqno: u64, ops: &[u8]) {
     if let Some(place) = place() {
         (place.world.observer)(seqno, ops);
@@ -166,7 +170,7 @@ impl World {
         self.fibers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a thread that will start at its first turn, and returns its index.
+    /// Creates a thread that starts at its first turn, and returns its index.
     pub(crate) fn enroll(
         self: &Arc<Self>,
         name: &str,
@@ -185,8 +189,9 @@ impl World {
         index
     }
 
-    /// Lets the thread that has the baton run until it gives it away, again and again, to the end of the run. Threads that
-    /// cannot go on then stay, with all that they refer to: each holds the world that holds it.
+    /// Resumes the thread that has the baton, repeatedly, until the run ends. Threads that cannot
+    /// run then are leaked with everything they refer to: each holds the world, and the world holds
+    /// them.
     fn drive(self: &Arc<Self>) -> Report {
         loop {
             let index = match &*self.lock() {
@@ -213,8 +218,8 @@ impl World {
 }
 
 impl Place {
-    /// Gives the baton away and waits for it, unless the seed lets this thread go on. A run that ends meanwhile never
-    /// comes back.
+    /// Passes the baton and waits for it, unless the seed lets this thread continue. Never returns
+    /// if the run ends meanwhile.
     fn give(&self, mut state: MutexGuard<'_, State>) {
         let next = state.pick();
         drop(state);
@@ -223,7 +228,7 @@ impl Place {
         }
     }
 
-    /// Where another thread may go on.
+    /// Marks a point at which another thread may run.
     pub(crate) fn step(&self) {
         let mut state = self.world.lock();
         if state.step(self.index) {
@@ -231,7 +236,8 @@ impl Place {
         }
     }
 
-    /// Waits until somebody wakes this thread by the key, or until the deadline; true if that came first.
+    /// Waits until another thread wakes this one by the key, or until the deadline; returns true if
+    /// the deadline came first.
     pub(crate) fn wait(&self, key: Key, deadline_ns: Option<u64>) -> bool {
         let mut state = self.world.lock();
         state.wait(self.index, key, deadline_ns);
@@ -239,12 +245,12 @@ impl Place {
         self.world.lock().take_timed_out(self.index)
     }
 
-    /// Lets one waiter of the key go on, or all of them.
+    /// Makes one waiter of the key ready, or all of them.
     pub(crate) fn wake(&self, key: Key, all: bool) {
         self.world.lock().wake(key, all);
     }
 
-    /// Ends the calling thread's part and gives the baton away for good.
+    /// Ends the calling thread and passes the baton for good.
     fn finish(&self) {
         PLACE.with(|place| *place.borrow_mut() = None);
         let mut state = self.world.lock();
@@ -252,7 +258,7 @@ impl Place {
         state.pick();
     }
 
-    /// Whether a thread of this run has ended.
+    /// Returns true if a thread of this run has ended.
     pub(crate) fn has_ended(&self, index: usize) -> bool {
         self.world.lock().has_ended(index)
     }

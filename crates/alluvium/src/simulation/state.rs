@@ -1,40 +1,44 @@
-//! What a run knows of its threads, and how the seed picks the next one.
+//! State of a run's threads, and the choice of the next thread by the seed.
 
 use std::fmt::Write as _;
 
 use super::{End, Report, Setup};
 
-/// How eagerly threads are switched. Each finds other mistakes.
+/// Frequencies of thread switches, stalls and time jumps. Different policies find different
+/// mistakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// In how many of 256 steps another thread may go on, where none has to.
+    /// Number of steps out of 256 at which another thread may run although the current one is
+    /// ready.
     pub switch_of_256: u8,
-    /// Whether some threads are picked much more seldom than others.
+    /// Some threads are picked much less often than others.
     pub uneven: bool,
-    /// In how many of 65,536 steps time jumps to the next deadline although somebody could go on.
+    /// Number of steps out of 65,536 at which time jumps to the next deadline although a thread is
+    /// ready.
     pub jump_of_65536: u16,
-    /// The most nanoseconds that a step takes.
+    /// Maximum nanoseconds of a step.
     pub step_ns_max: u64,
-    /// In how many of 65,536 steps a thread loses its core for some thousand steps of the others.
+    /// Number of steps out of 65,536 at which a thread loses its core for up to some thousand steps
+    /// of the others.
     pub stall_of_65536: u16,
 }
 
-/// Long enough for a flush and a merge.
+/// Long enough for a flush and a compaction.
 const STALL_STEPS_MAX: u64 = 4_000;
 
-/// What a thread waits for. An address tells locks apart; it decides nothing.
+/// Object that a thread waits for. An address distinguishes locks; it decides nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     Lock(usize),
     Condition(usize),
     Thread(usize),
-    /// Its core.
+    /// CPU core of the thread.
     Core,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Doing {
-    /// Could go on.
+    /// Can run.
     Ready,
     Waiting {
         key: Key,
@@ -51,7 +55,7 @@ struct Member {
     weight: u64,
 }
 
-/// See the module.
+/// Scheduler state of one run.
 pub(super) struct State {
     random: u64,
     policy: Policy,
@@ -60,7 +64,7 @@ pub(super) struct State {
     steps_max: u64,
     trace: u64,
     members: Vec<Member>,
-    /// Who holds the baton: the first thread at first.
+    /// Index of the thread that holds the baton: the first thread at first.
     running: usize,
     /// Set when the run has ended.
     pub(super) report: Option<Report>,
@@ -81,7 +85,7 @@ impl State {
         }
     }
 
-    /// SplitMix64: small, and the same on every platform.
+    /// Returns the next number of SplitMix64: small, and the same on every platform.
     pub(super) fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.random;
@@ -126,7 +130,7 @@ impl State {
         self.members[index].doing == Doing::Ended
     }
 
-    /// Counts a step; true if another thread may go on now.
+    /// Counts a step; returns true if another thread may run now.
     pub(super) fn step(&mut self, index: usize) -> bool {
         self.steps += 1;
         self.now_ns += self.random() % (self.policy.step_ns_max + 1);
@@ -177,7 +181,8 @@ impl State {
         self.wake(Key::Thread(index), true);
     }
 
-    /// Gives the baton to the thread that goes on, and returns it if there is one. Otherwise the run has ended.
+    /// Passes the baton to the next thread and returns its index. Returns `None` if the run has
+    /// ended.
     pub(super) fn pick(&mut self) -> Option<usize> {
         if self.report.is_some() {
             return None;
@@ -230,7 +235,7 @@ impl State {
         self.members.iter().any(|m| m.doing == Doing::Ready)
     }
 
-    /// Time passes up to the next deadline.
+    /// Advances time to the next deadline.
     fn jump(&mut self) {
         let deadlines = self.members.iter().filter_map(|member| match member.doing {
             Doing::Waiting { deadline_ns, .. } => deadline_ns,
@@ -241,7 +246,7 @@ impl State {
         }
     }
 
-    /// Ends the waits whose deadline has come.
+    /// Ends the waits with a deadline in the past.
     fn expire(&mut self) {
         for member in &mut self.members {
             if let Doing::Waiting {
@@ -256,7 +261,8 @@ impl State {
         }
     }
 
-    /// A line for each thread: what it does. Addresses are left out, for they differ from run to run.
+    /// Lists the state of each thread, one per line. Addresses are left out, because they differ
+    /// from run to run.
     fn listing(&self) -> String {
         let mut lines = String::new();
         for (index, member) in self.members.iter().enumerate() {

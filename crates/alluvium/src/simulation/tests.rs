@@ -1,4 +1,4 @@
-//! The scheduler: the seed decides, time is virtual, a deadlock is told.
+//! Scheduler: the seed decides, time is virtual, a deadlock is reported.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn no_observer() -> Box<Observer> {
     Box::new(|_, _| ())
 }
 
-/// The order in which three threads append to a list.
+/// Returns the order in which three threads append to a list.
 fn order_of(seed: u64) -> (Vec<u32>, Report) {
     let list = Arc::new(Mutex::new(Vec::new()));
     let shared = Arc::clone(&list);

@@ -1,7 +1,8 @@
-//! Threads whose turns the scheduler decides, behind the interface of the standard library.
+//! Threads under the scheduler, with the interface of the standard library.
 //!
-//! In a run a thread is a stack of its own on the run's only thread of the system. Switching between two costs some
-//! nanoseconds, where handing over between threads of the system costs microseconds; a history has thousands of switches.
+//! In a run each thread has its own stack on the run's only system thread. A switch between two
+//! costs some nanoseconds; between system threads it would cost microseconds. A history has
+//! thousands of switches.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,10 +13,10 @@ use generator::{Generator, Gn};
 
 use super::{Key, place};
 
-/// A thread of a run.
+/// Thread of a run.
 pub(super) type Fiber = Generator<'static, (), ()>;
 
-/// As the standard library's threads have by default. Only what is touched takes memory.
+/// Same size as the standard library's default. Only touched pages take memory.
 const STACK_WORDS: usize = (2 << 20) / size_of::<usize>();
 
 /// As `std::thread::Builder`.
@@ -29,7 +30,7 @@ pub struct JoinHandle<T>(Handle<T>);
 
 enum Handle<T> {
     System(thread::JoinHandle<T>),
-    /// The thread's index in the run, and where it leaves what it returns.
+    /// Index of the thread in the run, and the slot for its result.
     Simulated(usize, Arc<Mutex<Option<thread::Result<T>>>>),
 }
 
@@ -42,12 +43,12 @@ pub struct Thread(ThreadId);
 pub enum ThreadId {
     /// Outside of runs.
     System(thread::ThreadId),
-    /// The index in the run.
+    /// Index in the run.
     Simulated(usize),
 }
 
 impl Builder {
-    /// A thread without a name.
+    /// Creates a builder of a thread without a name.
     #[expect(clippy::new_without_default, reason = "as in the standard library")]
     pub fn new() -> Builder {
         Builder {
@@ -80,12 +81,12 @@ impl Builder {
     }
 }
 
-/// A thread of a run that has not begun. `body` does not panic.
+/// Creates a thread of a run that has not started. `body` does not panic.
 pub(super) fn fiber(body: impl FnOnce() + Send + 'static) -> Fiber {
     Gn::new_opt(STACK_WORDS, body)
 }
 
-/// Goes back to where the running thread was resumed. May never return.
+/// Switches back to the code that resumed the running thread. May never return.
 pub(super) fn suspend() {
     #[expect(deprecated, reason = "a scope would have to be handed to every lock")]
     generator::yield_with(());
@@ -96,7 +97,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Panics
     ///
-    /// Outside of the run of a thread that has not ended.
+    /// If called outside of the run of a thread that has not ended.
     pub fn join(self) -> thread::Result<T> {
         let (index, result) = match self.0 {
             Handle::System(handle) => return handle.join(),
@@ -112,7 +113,7 @@ impl<T> JoinHandle<T> {
         result.take().expect("the thread has ended in its run")
     }
 
-    /// The thread.
+    /// Returns the thread.
     pub fn thread(&self) -> Thread {
         Thread(match &self.0 {
             Handle::System(handle) => ThreadId::System(handle.thread().id()),
@@ -122,13 +123,13 @@ impl<T> JoinHandle<T> {
 }
 
 impl Thread {
-    /// What tells it from all others of the same run.
+    /// Returns the identity of the thread, unique in its run.
     pub fn id(&self) -> ThreadId {
         self.0
     }
 }
 
-/// The calling thread.
+/// Returns the calling thread.
 pub fn current() -> Thread {
     Thread(match place() {
         Some(place) => ThreadId::Simulated(place.index),
@@ -136,7 +137,7 @@ pub fn current() -> Thread {
     })
 }
 
-/// Lets others go on.
+/// Lets other threads run.
 pub fn yield_now() {
     match place() {
         Some(place) => place.step(),

@@ -1,12 +1,13 @@
-//! Locks, threads, time and chance: whatever decides in which order things happen comes from here.
+//! Locks, threads, time and randomness: all sources of nondeterministic order in the engine.
 //!
-//! There are three worlds. Ordinarily all of this is `parking_lot`'s and the standard library's, by other names. With
-//! `--cfg loom` the structures whose correctness hangs on the order of their memory accesses are built of loom's parts, so
-//! that their models run the very code that ships. With the feature `simulation` a seeded scheduler owns threads, waits
-//! and time (see `simulation`), so that one number decides everything that a test run does.
+//! There are three builds. By default all of this is `parking_lot`'s and the standard library's.
+//! With `--cfg loom` the structures with correctness arguments about memory order are built of
+//! loom's types, so that their models run the shipped code. With the feature `simulation` a seeded
+//! scheduler owns threads, waits and time (see `simulation`), so that one number decides everything
+//! in a test run.
 //!
-//! loom knows no time: there a wait with a deadline never expires, so a model stands for a timeout by a cancellation,
-//! which takes the same way out.
+//! loom has no time: a wait with a deadline never expires there, so a model replaces a timeout by a
+//! cancellation, which takes the same exit path.
 
 #[cfg(loom)]
 mod model;
@@ -24,7 +25,7 @@ pub use parking_lot::{Condvar, Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub use std::sync::atomic;
 
-/// Locks of what no loom model covers: under loom they are `parking_lot`'s too.
+/// Locks of structures without a loom model: under loom they are `parking_lot`'s too.
 pub mod plain {
     #[cfg(all(feature = "simulation", not(loom)))]
     pub use crate::simulation::locks::{Condvar, Mutex, MutexGuard, RwLock};
@@ -32,7 +33,7 @@ pub mod plain {
     pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 }
 
-/// Threads.
+/// Threads of the standard library or of the simulation.
 pub mod thread {
     #[cfg(all(feature = "simulation", not(loom)))]
     pub use crate::simulation::threads::{Builder, JoinHandle, ThreadId, current, yield_now};
@@ -40,7 +41,7 @@ pub mod thread {
     pub use std::thread::{Builder, JoinHandle, ThreadId, current, yield_now};
 }
 
-/// Channels.
+/// Channels of the standard library or of the simulation.
 pub mod channel {
     #[cfg(all(feature = "simulation", not(loom)))]
     pub use crate::simulation::channel::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -48,15 +49,16 @@ pub mod channel {
     pub use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 }
 
-/// Monotonic time.
+/// Monotonic time, real or simulated.
 pub mod time {
     #[cfg(all(feature = "simulation", not(loom)))]
     pub use crate::simulation::clock::{Instant, boot_ms};
     #[cfg(not(all(feature = "simulation", not(loom))))]
     pub use std::time::Instant;
 
-    /// Milliseconds since the machine's start, suspend included, which `Instant` leaves out on Linux. No setting of the
-    /// wall clock changes them. As cheap as a look at the wall clock: the kernel answers both without a system call.
+    /// Returns milliseconds since the machine's start, including suspend, which `Instant` leaves
+    /// out on Linux. Independent of settings of the wall clock. As cheap as reading the wall clock:
+    /// the kernel answers both without a system call.
     #[cfg(not(all(feature = "simulation", not(loom))))]
     pub fn boot_ms() -> u64 {
         use rustix::time::{ClockId, clock_gettime};
@@ -65,27 +67,27 @@ pub mod time {
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         const BOOT: ClockId = ClockId::Monotonic;
         let time = clock_gettime(BOOT);
-        // Never negative: it counts from a start.
+        // Never negative: it counts from the start of the machine.
         u64::try_from(time.tv_sec).unwrap_or(0) * 1_000
             + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000
     }
 }
 
-/// Maps and sets by hash, whose order of iteration chance decides, or in a simulation the seed.
+/// Hash maps and sets: their iteration order is random, or decided by the seed in a simulation.
 pub mod collections {
     #[cfg(feature = "simulation")]
     use std::hash::{BuildHasherDefault, DefaultHasher};
 
-    /// A map by hash.
+    /// Hash map.
     #[cfg(not(feature = "simulation"))]
     pub type HashMap<K, V> = std::collections::HashMap<K, V>;
-    /// A set by hash.
+    /// Hash set.
     #[cfg(not(feature = "simulation"))]
     pub type HashSet<T> = std::collections::HashSet<T>;
-    /// A map by hash.
+    /// Hash map.
     #[cfg(feature = "simulation")]
     pub type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
-    /// A set by hash.
+    /// Hash set.
     #[cfg(feature = "simulation")]
     pub type HashSet<T> = std::collections::HashSet<T, BuildHasherDefault<DefaultHasher>>;
 }
@@ -93,18 +95,19 @@ pub mod collections {
 #[cfg(all(feature = "simulation", not(loom)))]
 pub use crate::simulation::{numbered, random_u64, step};
 
-/// Where a simulation may go on with another thread, besides locks, waits and calls of the file system: around what is
-/// published by one store. Nothing anywhere else.
+/// Marks a point around a publishing store at which a simulation may switch threads, in addition to
+/// locks, waits and file system calls. Does nothing in other builds.
 #[cfg(not(all(feature = "simulation", not(loom))))]
 #[inline(always)]
 pub fn step() {}
 
-/// Tells a simulation that a commit of these operations gets this number. Nothing anywhere else.
+/// Reports to a simulation that a commit of these operations gets this number. Does nothing in
+/// other builds.
 #[cfg(not(all(feature = "simulation", not(loom))))]
 #[inline(always)]
 pub fn numbered(_seqno: u64, _ops: &[u8]) {}
 
-/// A number that chance decides, or in a simulation the seed.
+/// Returns a random number, or in a simulation one decided by the seed.
 #[cfg(not(all(feature = "simulation", not(loom))))]
 pub fn random_u64() -> u64 {
     use std::hash::{BuildHasher, RandomState};

@@ -1,30 +1,30 @@
-//! loom's mutex and condition variable behind the interface of `parking_lot`, and a place for an `Arc` behind that of
-//! `arc_swap`.
+//! loom's mutex and condition variable with the interface of `parking_lot`, and a slot for an `Arc`
+//! with that of `arc_swap`.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// loom's mutex behind the interface of `parking_lot`.
+/// loom's mutex with the interface of `parking_lot`.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(loom::sync::Mutex<T>);
 
-/// The guard of a [`Mutex`].
+/// Guard of a [`Mutex`].
 ///
-/// Empty only inside [`Condvar::wait`], which must give loom's guard away and gets it back.
+/// Empty only inside [`Condvar::wait`], while loom's condition variable has the inner guard.
 #[derive(Debug)]
 pub struct MutexGuard<'a, T>(Option<loom::sync::MutexGuard<'a, T>>);
 
-/// loom's condition variable behind the interface of `parking_lot`.
+/// loom's condition variable with the interface of `parking_lot`.
 #[derive(Debug, Default)]
 pub struct Condvar(loom::sync::Condvar);
 
-/// What a wait with a deadline ended by: under loom never by the deadline.
+/// Result of a wait with a deadline: under loom never a timeout.
 #[derive(Debug, Clone, Copy)]
 pub struct WaitTimeoutResult;
 
 impl<T> Mutex<T> {
-    /// An unlocked mutex around `value`.
+    /// Creates an unlocked mutex around `value`.
     pub fn new(value: T) -> Mutex<T> {
         Mutex(loom::sync::Mutex::new(value))
     }
@@ -51,18 +51,18 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 }
 
 impl Condvar {
-    /// A condition variable that nobody waits for.
+    /// Creates a condition variable without waiters.
     pub fn new() -> Condvar {
         Condvar(loom::sync::Condvar::new())
     }
 
-    /// Gives the mutex back until notified.
+    /// Unlocks the mutex until notified.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let given = guard.0.take().expect("empty only inside a wait");
         guard.0 = Some(self.0.wait(given).expect("a model ends at its first panic"));
     }
 
-    /// As [`wait`](Self::wait): the deadline never comes.
+    /// As [`wait`](Self::wait): the deadline never expires.
     pub fn wait_until<T>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -90,13 +90,13 @@ impl WaitTimeoutResult {
     }
 }
 
-/// `arc_swap`'s `ArcSwapOption` as a mutex around what it holds. Its own promise is that each call is one step in one order
-/// that all threads agree on; the mutex keeps that promise and nothing beyond it but the order of memory accesses, which
-/// the release and acquire of its swaps and loads give as well.
+/// `arc_swap`'s `ArcSwapOption` as a mutex around its value. The original guarantees that all calls
+/// happen in one total order. The mutex keeps that guarantee. It adds only memory ordering, which
+/// the release and acquire of the original's swaps and loads give as well.
 #[derive(Debug)]
 pub struct SwapOption<T>(Mutex<Option<Arc<T>>>);
 
-/// What a load of a [`SwapOption`] has found.
+/// Value loaded from a [`SwapOption`].
 #[derive(Debug)]
 pub struct SwapGuard<T>(T);
 
@@ -108,7 +108,7 @@ impl<T> Deref for SwapGuard<T> {
 }
 
 impl<T> SwapGuard<T> {
-    /// What it has found.
+    /// Returns the loaded value.
     pub fn into_inner(guard: SwapGuard<T>) -> T {
         guard.0
     }
@@ -121,17 +121,18 @@ impl<T> Default for SwapOption<T> {
 }
 
 impl<T> SwapOption<T> {
-    /// What is here now.
+    /// Returns the current value.
     pub fn load(&self) -> SwapGuard<Option<Arc<T>>> {
         SwapGuard(self.0.lock().clone())
     }
 
-    /// Puts `new` here and returns what was.
+    /// Stores `new` and returns the previous value.
     pub fn swap(&self, new: Option<Arc<T>>) -> Option<Arc<T>> {
         std::mem::replace(&mut *self.0.lock(), new)
     }
 
-    /// As [`swap`](Self::swap), if `expected` is here. Returns what was here, exchanged or not.
+    /// As [`swap`](Self::swap), if `expected` is the current value. Returns the previous value,
+    /// exchanged or not.
     pub fn compare_and_swap(
         &self,
         expected: &Option<Arc<T>>,

@@ -7,9 +7,9 @@
 //! numbers with the order of sources. Last, the merged entries of each keyspace show if an `insert`
 //! was written over a live row.
 //!
-//! The check keeps references to the tables as they are at its beginning, so their files stay. The
-//! only lock of the engine that it holds is that of the manifest's file, while reading it. Memory:
-//! one table's fences and filters, and buffers of one merge.
+//! The check keeps references to the tables as they are at its beginning, so their files stay. It
+//! holds only one engine lock: that of the manifest's file, while reading it. Memory: one table's
+//! fences and filters, and buffers of one merge.
 
 mod groups;
 mod inserts;
@@ -38,8 +38,8 @@ const REPORTED_MAX: usize = 1000;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Files that are damaged or cannot be read: [`Error::Corruption`] with file and offset, or [`Error::Io`]. The
-    /// first thousand.
+    /// Files that are damaged or cannot be read: [`Error::Corruption`] with file and offset, or
+    /// [`Error::Io`]. The first thousand.
     pub damages: Vec<Error>,
     /// Total number of damages.
     pub damage_count: u64,
@@ -47,7 +47,7 @@ pub struct VerifyReport {
     pub wrong_inserts: Vec<WrongInsert>,
     /// Total number of wrong inserts.
     pub wrong_insert_count: u64,
-    /// Groups of tables whose inserts were not checked, because one of their tables is damaged.
+    /// Groups with unchecked inserts, because one of their tables is damaged.
     pub groups_skipped: u64,
     /// Number of table files read.
     pub tables: u64,
@@ -72,8 +72,8 @@ pub struct WrongInsert {
     pub key: Vec<u8>,
     /// Seqno of the commit that inserted the key.
     pub seqno: SeqNo,
-    /// Seqno of the commit that wrote the older value; 0 if the value is so old that its seqno is
-    /// no longer kept.
+    /// Seqno of the commit that wrote the older value; 0 if the value is too old for its seqno to
+    /// be kept.
     pub older_seqno: SeqNo,
 }
 

@@ -1,8 +1,8 @@
 //! Ordered set of disjoint key intervals within a memory limit.
 //!
-//! An index whose entries are deleted at the low end of each of its values has one dead interval
-//! for each value, and readers visit them in any order. So a lookup costs one tree descent, and
-//! there is room for thousands.
+//! If the entries of an index are deleted at the low end of each indexed value, it has one dead
+//! interval for each value. Readers visit them in any order. So a lookup costs one tree descent,
+//! and there is room for thousands.
 
 use std::collections::BTreeMap;
 use std::mem::size_of;
