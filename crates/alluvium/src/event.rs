@@ -95,11 +95,11 @@ pub enum Event {
         /// Current time of reads, in milliseconds since 1970.
         time_ms: u64,
     },
-    /// At the opening the wall clock was more than a day before the time stored in the database, so
-    /// reads use the stored time plus the time since the opening. Either the wall clock is wrong
-    /// and waits for its correction; or the stored time is wrong, because a wrong clock was
-    /// recorded. Then close the database and set it back, with [`crate::set_stored_time`] or
-    /// `alluvium set-time`.
+    /// At the opening the wall clock was more than a day earlier than the time stored in the
+    /// database, so reads use the stored time plus the time since the opening. Either the wall
+    /// clock is wrong and waits for its correction; or the stored time is wrong, because a wrong
+    /// clock was recorded. Then close the database and set it back, with [`crate::set_stored_time`]
+    /// or `alluvium set-time`.
     StoredTimeAhead {
         /// Current wall clock, in milliseconds since 1970.
         wall_ms: u64,

@@ -214,7 +214,7 @@ pub(crate) type Weight = u64;
 
 impl Sampling {
     /// Returns the weight of a commit: 1 with a sync, otherwise nonzero for one in
-    /// [`COMMITS_PER_TIMING`].
+    /// `COMMITS_PER_TIMING`.
     pub fn next(&self, sync: bool) -> Weight {
         if sync {
             return 1;

@@ -79,7 +79,7 @@ pub struct ReadPoints {
     /// Raised (release) by droppers after they loaded `visible`. Pairs with the load (acquire) of
     /// readers, which then find `visible` at least as high.
     announced: CachePadded<AtomicU64>,
-    /// Upper bound of the indexes of claimed slots, now or earlier. Spares a dropper the walk over
+    /// Exclusive upper bound of the indexes of slots ever claimed. Spares a dropper the walk over
     /// the others.
     in_use: CachePadded<AtomicUsize>,
     slots: Box<[Arc<CachePadded<Slot>>]>,
@@ -210,7 +210,7 @@ impl ReadPoints {
         }
     }
 
-    /// Returns the points that decide about dropping entries from now on.
+    /// Returns the points that currently decide which entries may be dropped.
     ///
     /// Costs a load for each slot ever in use (at most 256 cache lines): take it once for a job or
     /// a group commit.

@@ -180,7 +180,8 @@ impl MergeCursor {
             let group = &self.version().groups()[self.group];
             // After a dead interval without an end no table was searched.
             let sought = self.sources[self.fixed..].iter().filter(|i| !i.past_end);
-            // A compacted group has one source: the oldest.
+            // A fully compacted group has only the oldest source; seeks in the others are
+            // unnecessary.
             let needless = sought.rev().skip(1);
             let reads = |i: &&Input| i.source.table().is_some_and(TableCursor::has_read);
             let (seeks, reads) = (needless.clone().count(), needless.filter(reads).count());

@@ -20,11 +20,11 @@
 //! **Claim.** A committed interval has no key that is live at any read point r >= s. **Proof.** At
 //! s itself the walk saw it. Let q > s be the seqno of a put of a key k in it. The fences are
 //! sequentially consistent, so the reader's and the writer's have an order. If the reader's is
-//! first, the writer loads `in_use` as true and takes k out of the interval. It holds the mutex
-//! that also guards announcement and commit, so it finds the interval, pending or committed. If the
-//! writer's is first, the reader loads `last_put` >= q > s and gives up. And k is taken out before
-//! q is published: a reader with r >= q registered r after that and finds the interval without k. A
-//! reader with s <= r < q does not see the put.
+//! first, the writer loads `in_use` as true and takes k out of the interval. The writer holds the
+//! mutex that also guards announcement and commit, so it finds the interval, pending or committed.
+//! If the writer's is first, the reader loads `last_put` >= q > s and gives up. And k is taken out
+//! before q is published: a reader with r >= q registered r after that and finds the interval
+//! without k. A reader with s <= r < q does not see the put.
 //!
 //! Only committed rows count as dead. A transaction's own deletes and expired rows do not, because
 //! other readers may see those rows as live.
@@ -92,7 +92,7 @@ impl DeadSpace {
         }
     }
 
-    /// Returns false if there certainly are no intervals to look for.
+    /// Returns true if there may be intervals to look for.
     pub fn in_use(&self) -> bool {
         self.in_use.load(Ordering::Relaxed)
     }

@@ -7,8 +7,9 @@
 //! - A memtable turns an insert over any of its own versions of the key into a covering put. A
 //!   compaction that drops the versions shadowed by an insert does the same. So an insert is only
 //!   ever above versions of another source or of a snapshot.
-//! - A delete is dropped only in two cases: together with the insert below it, itself above a
-//!   delete or nothing; or as the oldest version in the last level, with everything that it hid.
+//! - A delete is dropped only in two cases: together with the insert below it, if that insert was
+//!   above a delete or nothing; or as the oldest version in the last level, with everything that it
+//!   hid.
 //!
 //! A broken promise that was folded into a covering put is harmless and is not found.
 
