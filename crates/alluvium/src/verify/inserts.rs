@@ -1,8 +1,8 @@
 //! Finds inserts over live rows in the merged entries of a keyspace.
 //!
 //! The caller of `insert` promises that the key is absent. If the history keeps the promise, then
-//! the next older version of the key in any source is a delete, an expired row, a range delete over
-//! it (of the same commit too), or absent:
+//! the next older version of the key in any source is a delete, a range delete over it (of the same
+//! commit too), or absent:
 //!
 //! - A memtable turns an insert over any of its own versions of the key into a covering put. A
 //!   compaction that drops the versions shadowed by an insert does the same. So an insert is only
@@ -10,6 +10,8 @@
 //! - A delete is dropped only in two cases: together with the insert below it, if that insert was
 //!   above a delete or nothing; or as the oldest version in the last level, with everything that it
 //!   hid.
+//!
+//! A keyspace with expiring rows has no inserts: they are stored as puts.
 //!
 //! A broken promise that was folded into a covering put is harmless and is not found.
 
@@ -109,23 +111,10 @@ fn deleted_at(state: &TreeState, index: usize, key: &[u8], seqno: SeqNo) -> SeqN
 /// Context for checking the merged entries of a group.
 struct Merged<'a> {
     tree: &'a Tree,
-    /// Rows with an expiry time up to this one are absent; `None` if rows do not expire.
-    now: Option<u64>,
     /// Returns the newest range delete over a key up to a commit.
     deleted_at: &'a dyn Fn(&[u8], SeqNo) -> SeqNo,
     /// End of the group.
     high: Option<&'a [u8]>,
-}
-
-impl Merged<'_> {
-    /// Returns the kind of an entry, with an expired one counted as a delete.
-    fn kind(&self, kind: Option<ValueKind>, stored: &[u8]) -> Option<ValueKind> {
-        let until = self.now.zip(expires_at(stored));
-        match until.is_some_and(|(now, until)| until <= now) {
-            true if kind != Some(ValueKind::Delete) => Some(ValueKind::Delete),
-            _ => kind,
-        }
-    }
 }
 
 fn check_merged(
@@ -244,12 +233,7 @@ impl Input {
     }
 
     /// Moves the versions of `key` into `out` and steps past them.
-    fn take(
-        &mut self,
-        key: &[u8],
-        group: &Merged<'_>,
-        out: &mut Vec<(SeqNo, Option<ValueKind>)>,
-    ) -> Result<()> {
+    fn take(&mut self, key: &[u8], out: &mut Vec<(SeqNo, Option<ValueKind>)>) -> Result<()> {
         while self.key() == Some(key) {
             match self {
                 Input::Memtable(cursor) => {
