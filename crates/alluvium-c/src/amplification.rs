@@ -1,4 +1,4 @@
-//! What reads, writes and space cost, measured and as the design predicts it.
+//! Read, write and space amplification, measured and as predicted by the design.
 
 use std::mem::MaybeUninit;
 
@@ -11,55 +11,63 @@ use crate::error::{alluvium_code, alluvium_error};
 use crate::keyspace::{alluvium_keyspace, name_within};
 use crate::sized::{self, SizedStruct};
 
-/// A measured number and the one that the design predicts.
+/// A measured number and its prediction by the design.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_compared {
-    /// Not a number (NaN) where nothing was counted yet.
+    /// Measured number. Not a number (NaN) if nothing was counted yet.
     pub measured: f64,
-    /// Formula of the design, with the present state put in.
+    /// Number from the formula of the design for the present state.
     pub predicted: f64,
 }
 
-/// What reads of a whole database cost since its opening. Not a number (NaN) where there were none.
+/// Read amplification of a whole database since its opening. Not a number (NaN) if there were no
+/// reads.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_amplification {
     /// sizeof(alluvium_amplification), set by the caller.
     pub struct_size: usize,
-    /// Blocks looked at for each point read or seek, the rows that scans read after their seek included.
+    /// Blocks read for each point read or seek, from the cache or a file, including the blocks of
+    /// rows that scans read after their seek.
     pub blocks_per_read: f64,
-    /// Of them, how many were read from files.
+    /// Blocks of these that were read from files.
     pub file_blocks_per_read: f64,
 }
 
-/// What reads, writes and space of one keyspace cost since the opening. The guide's page background.md has the formulas.
+/// Read, write and space amplification of one keyspace since the opening. The guide's page
+/// background.md has the formulas.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_keyspace_amplification {
     /// sizeof(alluvium_keyspace_amplification), set by the caller.
     pub struct_size: usize,
-    /// Point reads.
+    /// Number of point reads.
     pub gets: u64,
-    /// Sources, memtables and tables, searched for each point read: those that filters did not rule out.
+    /// Sources (memtables and tables) searched for each point read, except those ruled out by
+    /// filters.
     pub get_sources: alluvium_compared,
-    /// Seeks of cursors.
+    /// Number of cursor seeks.
     pub seeks: u64,
     /// Sources opened for each seek.
     pub seek_sources: alluvium_compared,
-    /// Bytes of keys and values written to the keyspace, those included that the opening replayed from the log.
+    /// Bytes of keys and values written to the keyspace, including writes replayed from the
+    /// log by the opening.
     pub user_bytes: u64,
-    /// Its share of the log, for each user byte. Shared out by user bytes.
+    /// The keyspace's share of the log bytes for each user byte. The log is divided among keyspaces
+    /// by user bytes.
     pub log_writes: alluvium_compared,
-    /// Bytes written by flushes for each user byte, but for what goes straight into the last level.
+    /// Bytes written by flushes for each user byte, except those written straight into the last
+    /// level.
     pub flush_writes: alluvium_compared,
-    /// Bytes written by merges of upper tables for each user byte.
+    /// Bytes written by compactions among upper tables for each user byte.
     pub tier_writes: alluvium_compared,
-    /// Bytes written into the last level for each user byte, by merges and by flushes of rows that meet nothing.
+    /// Bytes written into the last level for each user byte, by compactions and by flushes of rows
+    /// that overlap no table.
     pub last_level_writes: alluvium_compared,
-    /// Bytes of its tables.
+    /// Bytes of the keyspace's tables.
     pub stored_bytes: u64,
-    /// What its live rows would take in the last level alone, estimated from counts.
+    /// Estimated bytes of the live rows in the last level alone, computed from counts.
     pub live_bytes_estimate: u64,
     /// Stored bytes for each live byte.
     pub space: alluvium_compared,
@@ -87,8 +95,8 @@ fn compared(compared: &Compared) -> alluvium_compared {
     }
 }
 
-/// Fills `amplification`, whose struct_size must be set. Costs a look at every table: ask every few seconds, not for every
-/// read.
+/// Fills `amplification`; its struct_size must be set. Visits every table: call it every few
+/// seconds, not for every read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_get_amplification(
     database: Option<&alluvium_database>,
@@ -107,7 +115,8 @@ pub unsafe extern "C" fn alluvium_get_amplification(
     })
 }
 
-/// Fills `amplification`, whose struct_size must be set, for a keyspace of this database. As alluvium_get_amplification.
+/// Fills `amplification` (its struct_size must be set) for a keyspace of this database. The cost
+/// is that of alluvium_get_amplification.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_get_amplification(
     database: Option<&alluvium_database>,

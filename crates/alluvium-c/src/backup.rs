@@ -1,4 +1,4 @@
-//! Backups: numbered copies of databases in one directory, which share what they have in common.
+//! Backups: numbered copies of databases in one directory, which share their common files.
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -12,23 +12,24 @@ use crate::error::{alluvium_code, alluvium_error};
 use crate::error_list::alluvium_error_list;
 use crate::sized::{self, SizedStruct};
 
-/// One backup.
+/// Properties of one backup.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_backup_info {
     /// sizeof(alluvium_backup_info), set by the caller.
     pub struct_size: usize,
-    /// Its number. Larger is newer; after the newest is deleted its number is used again.
+    /// The backup's number. Larger is newer; after the newest backup is deleted, its number is used
+    /// again.
     pub id: u64,
-    /// The newest commit in it. Every commit up to this one is there, and no later one.
+    /// Newest commit in the backup. It contains every commit up to this one, and no later one.
     pub seqno: u64,
-    /// When it was made, in seconds since 1970 by the system's clock.
+    /// Time of its creation, in seconds since 1970 by the system's clock.
     pub created: u64,
-    /// Its files of tables and of large values.
+    /// Number of its table files and value files.
     pub tables: u64,
     /// Bytes of all its files, shared or not.
     pub bytes: u64,
-    /// Bytes that were copied for it; 0 where it is only listed.
+    /// Bytes copied to create it; 0 in a listing.
     pub copied_bytes: u64,
 }
 
@@ -55,15 +56,16 @@ impl alluvium_backup_info {
 /// A directory of backups, locked until this is freed. For one thread at a time.
 pub struct alluvium_backup_store(BackupStore);
 
-/// The backups of a store at the time of the call, oldest first, and listings that cannot be read.
+/// The backups of a store at the time of the call, oldest first, and the unreadable listings.
 pub struct alluvium_backup_list {
     backups: Vec<BackupInfo>,
     damaged: Vec<(u64, alluvium_error)>,
 }
 
-/// Opens the store in a directory, creating it if it is missing; its parent must exist. ALLUVIUM_CODE_LOCKED while it is
-/// open elsewhere, ALLUVIUM_CODE_INVALID_ARGUMENT for the directory of a database. A store that cannot be written, as on
-/// a read-only mount, is opened to be read: there calls that make or delete a backup give the error that the opening met.
+/// Opens the store in a directory, creating it if it is missing; its parent must exist.
+/// ALLUVIUM_CODE_LOCKED while it is open elsewhere, ALLUVIUM_CODE_INVALID_ARGUMENT for the
+/// directory of a database. A store that cannot be written, as on a read-only mount, is opened for
+/// reading: calls that make or delete a backup then give the error from the opening.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_backup_store_open(
     path: *const c_char,
@@ -81,9 +83,10 @@ pub unsafe extern "C" fn alluvium_backup_store_open(
     })
 }
 
-/// Opens a store that is there, to list, verify and restore its backups: nothing in the directory changes, and any number
-/// of readers share it. Calls that make or delete a backup give ALLUVIUM_CODE_READ_ONLY. ALLUVIUM_CODE_LOCKED while it is
-/// open for writing elsewhere, ALLUVIUM_CODE_INVALID_ARGUMENT for a directory that is no store.
+/// Opens an existing store, to list, verify and restore its backups. Nothing in the directory
+/// changes, and any number of readers share it. Calls that make or delete a backup give
+/// ALLUVIUM_CODE_READ_ONLY. ALLUVIUM_CODE_LOCKED while it is open for writing elsewhere,
+/// ALLUVIUM_CODE_INVALID_ARGUMENT for a directory that is no store.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_backup_store_open_read_only(
     path: *const c_char,
@@ -101,9 +104,9 @@ pub unsafe extern "C" fn alluvium_backup_store_open_read_only(
     })
 }
 
-/// Makes a backup of everything committed, while commits go on. It copies what no earlier backup has, and checks every row
-/// of a copy. Durable when the call returns; after an error there is no new backup. `info` may be NULL; its struct_size
-/// must be set.
+/// Makes a backup of everything committed, while commits continue. It copies only files that no
+/// earlier backup has, and checks every row of a copy. Durable when the call returns; after an
+/// error there is no new backup. `info` may be NULL; its struct_size must be set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_backup_store_create(
     store: Option<&alluvium_backup_store>,
@@ -114,7 +117,8 @@ pub unsafe extern "C" fn alluvium_backup_store_create(
     // SAFETY: the contract of the crate.
     let info_given = unsafe { sized::check(info) };
     call(error, || {
-        // Checked first: afterwards the backup would be there, and the call would say that it failed.
+        // Checked first: a failure after the backup was made would report an error although the
+        // backup exists.
         info_given?;
         let database = &given(database, "database")?.0;
         let made = given(store, "store")?.0.create(database)?;
@@ -123,7 +127,7 @@ pub unsafe extern "C" fn alluvium_backup_store_create(
     })
 }
 
-/// All backups, as a list to be freed.
+/// Gets all backups, as a list to be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_backup_store_list(
     store: Option<&alluvium_backup_store>,
@@ -144,8 +148,9 @@ pub extern "C" fn alluvium_backup_store_list(
     })
 }
 
-/// Reads every file of a backup. `damages` gets what is wrong, to be freed; if it is empty the backup can be restored.
-/// ALLUVIUM_CODE_INVALID_ARGUMENT if there is no backup of this number.
+/// Reads every file of a backup. `damages` gets the list of damages, to be freed; if it is empty,
+/// the backup can be restored. ALLUVIUM_CODE_INVALID_ARGUMENT if there is no backup with this
+/// number.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_backup_store_verify(
     store: Option<&alluvium_backup_store>,
@@ -161,8 +166,8 @@ pub extern "C" fn alluvium_backup_store_verify(
     })
 }
 
-/// Makes a database of a backup at `target`, which must not exist and whose parent must. Durable when the call returns;
-/// after an error nothing is left at the target.
+/// Restores a backup as a database at `target`, which must not exist; its parent must exist.
+/// Durable when the call returns; after an error nothing is left at the target.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_backup_store_restore(
     store: Option<&alluvium_backup_store>,
@@ -178,7 +183,8 @@ pub unsafe extern "C" fn alluvium_backup_store_restore(
     })
 }
 
-/// Removes a backup, and the tables that no other one has. ALLUVIUM_CODE_INVALID_ARGUMENT if there is no such backup.
+/// Removes a backup, and the tables that no other backup has. ALLUVIUM_CODE_INVALID_ARGUMENT if
+/// there is no such backup.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_backup_store_delete(
     store: Option<&alluvium_backup_store>,
@@ -188,20 +194,20 @@ pub extern "C" fn alluvium_backup_store_delete(
     call(error, || given(store, "store")?.0.delete(id))
 }
 
-/// Frees a store and its lock; the backups stay.
+/// Frees a store and releases its lock; the backups stay.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_backup_store_free(store: Option<Box<alluvium_backup_store>>) {
     quietly(|| drop(store));
 }
 
-/// How many backups the list has, damaged ones aside; 0 for NULL.
+/// Returns the number of backups in the list, without damaged ones; 0 for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_backup_list_count(list: Option<&alluvium_backup_list>) -> usize {
     list.map_or(0, |list| list.backups.len())
 }
 
-/// Fills `info`, whose struct_size must be set, with the backup of this index, counted from 0.
-/// ALLUVIUM_CODE_INVALID_ARGUMENT if there are not so many.
+/// Fills `info` (its struct_size must be set) with the backup at this index, counted from 0.
+/// ALLUVIUM_CODE_INVALID_ARGUMENT if the index is out of range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_backup_list_item(
     list: Option<&alluvium_backup_list>,
@@ -217,15 +223,15 @@ pub unsafe extern "C" fn alluvium_backup_list_item(
     })
 }
 
-/// How many listings of backups cannot be read; 0 for NULL. While there is one, the store removes no table: it may be
-/// needed.
+/// Returns the number of unreadable listings of backups; 0 for NULL. While there is one, the store
+/// removes no table, because that backup may need it.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_backup_list_damaged_count(list: Option<&alluvium_backup_list>) -> usize {
     list.map_or(0, |list| list.damaged.len())
 }
 
-/// Why the damaged listing with this index, counted from 0, cannot be read, and the number of its backup in `id`, which may
-/// be NULL. The error is part of the list; NULL if there are not so many.
+/// Returns the error of the damaged listing at this index, counted from 0; NULL if the index is out
+/// of range. `id`, which may be NULL, gets the number of its backup. The error is part of the list.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_backup_list_damaged<'a>(
     list: Option<&'a alluvium_backup_list>,

@@ -10,16 +10,16 @@ use crate::call::{call, quietly};
 use crate::error::{alluvium_code, alluvium_error};
 use crate::keyspace::alluvium_keyspace;
 
-/// Writes that are collected for alluvium_write. For one thread at a time.
+/// Writes collected for alluvium_write. For one thread at a time.
 pub struct alluvium_batch(pub(crate) WriteBatch);
 
-/// An empty batch. Never NULL.
+/// Returns an empty batch. Never NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_batch_new() -> Box<alluvium_batch> {
     Box::new(alluvium_batch(WriteBatch::new()))
 }
 
-/// Empties a batch, so that it can be used again. It keeps its memory for that.
+/// Empties a batch for reuse. The batch keeps its memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_batch_clear(batch: Option<&mut alluvium_batch>) {
     quietly(|| {
@@ -29,13 +29,13 @@ pub extern "C" fn alluvium_batch_clear(batch: Option<&mut alluvium_batch>) {
     });
 }
 
-/// How many keys it writes, range deletes aside; 0 for NULL.
+/// Returns the number of keys written by the batch, without range deletes; 0 for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_batch_count(batch: Option<&alluvium_batch>) -> usize {
     batch.map_or(0, |batch| batch.0.len())
 }
 
-/// Whether it writes nothing at all.
+/// Returns true if the batch writes nothing at all, and for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_batch_is_empty(batch: Option<&alluvium_batch>) -> bool {
     batch.is_none_or(|batch| batch.0.is_empty())
@@ -47,7 +47,8 @@ pub extern "C" fn alluvium_batch_free(batch: Option<Box<alluvium_batch>>) {
     quietly(|| drop(batch));
 }
 
-/// Adds a write of a value under a key, whether or not the key exists. A later write of the key in the batch replaces it.
+/// Adds a write of a value under a key, even if the key exists. A later write of the key in the
+/// batch replaces it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_batch_put(
     batch: Option<&mut alluvium_batch>,
@@ -67,7 +68,7 @@ pub unsafe extern "C" fn alluvium_batch_put(
     })
 }
 
-/// As alluvium_batch_put, gone from `until_ms` on (milliseconds since 1970).
+/// Like alluvium_batch_put; the row expires at `until_ms` (milliseconds since 1970).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_batch_put_until(
     batch: Option<&mut alluvium_batch>,
@@ -108,7 +109,7 @@ pub unsafe extern "C" fn alluvium_batch_insert(
     })
 }
 
-/// Adds the removal of a key, whether or not it exists.
+/// Adds the removal of a key, even if it does not exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_batch_delete(
     batch: Option<&mut alluvium_batch>,
@@ -126,7 +127,8 @@ pub unsafe extern "C" fn alluvium_batch_delete(
     })
 }
 
-/// Adds the removal of every key from `start` (inclusive) to `end` (exclusive) that earlier commits wrote.
+/// Adds the removal of every key from `start` (inclusive) to `end` (exclusive) that earlier commits
+/// wrote.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_batch_delete_range(
     batch: Option<&mut alluvium_batch>,
@@ -146,7 +148,7 @@ pub unsafe extern "C" fn alluvium_batch_delete_range(
     })
 }
 
-/// Adds the removal of every key that begins with `prefix` and that earlier commits wrote.
+/// Adds the removal of every key that begins with `prefix` and was written by an earlier commit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_batch_delete_prefix(
     batch: Option<&mut alluvium_batch>,

@@ -1,7 +1,7 @@
-//! What callers hand over, as checked references: bytes, text, arrays, and the places for results.
+//! The caller's arguments as checked references: bytes, text, arrays, and places for results.
 //!
-//! Every function that takes raw pointers is unsafe under the contract of the crate and nothing else; lifetimes are
-//! those of the call.
+//! Every function that takes raw pointers is unsafe under the contract of the crate and nothing
+//! else; lifetimes are those of the call.
 
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
@@ -10,23 +10,23 @@ use alluvium::{Error, Result};
 
 use crate::value::alluvium_slice;
 
-/// An [`Error::InvalidArgument`].
+/// Returns an [`Error::InvalidArgument`].
 pub(crate) fn invalid(message: impl Into<String>) -> Error {
     Error::InvalidArgument(message.into())
 }
 
-/// What must not be NULL.
+/// Returns a required argument; an error if it is NULL.
 pub(crate) fn given<T>(pointer: Option<T>, name: &str) -> Result<T> {
     pointer.ok_or_else(|| invalid(format!("{name} is NULL")))
 }
 
-/// Bytes of the caller. NULL is good for no bytes.
+/// Returns the caller's bytes. NULL is valid for no bytes.
 pub(crate) unsafe fn bytes<'a, T>(data: *const T, size: usize) -> Result<&'a [u8]> {
-    // SAFETY: the contract, passed on: whatever C calls them, `size` bytes are there.
+    // SAFETY: the contract, passed on: `size` bytes are there, whatever their type in C.
     unsafe { array(data.cast(), size) }
 }
 
-/// As [`bytes`], `None` for NULL.
+/// Like [`bytes`]; `None` for NULL.
 pub(crate) unsafe fn optional_bytes<'a, T>(
     data: *const T,
     size: usize,
@@ -36,18 +36,18 @@ pub(crate) unsafe fn optional_bytes<'a, T>(
     Ok((!data.is_null()).then_some(bytes))
 }
 
-/// UTF-8 text of the caller.
+/// Returns the caller's text; an error if it is not UTF-8.
 pub(crate) unsafe fn text<'a>(data: *const c_char, size: usize) -> Result<&'a str> {
     // SAFETY: the contract, passed on.
     utf8(unsafe { bytes(data, size) }?)
 }
 
-/// A name as text.
+/// Returns a name as text; an error if it is not UTF-8.
 pub(crate) fn utf8(name: &[u8]) -> Result<&str> {
     std::str::from_utf8(name).map_err(|_| invalid("a name is not UTF-8"))
 }
 
-/// An array of slices, each as [`bytes`] takes it.
+/// Returns an array of slices, each checked like [`bytes`].
 pub(crate) unsafe fn slices<'a>(
     data: *const alluvium_slice,
     count: usize,
@@ -64,11 +64,12 @@ unsafe fn array<'a, T>(data: *const T, count: usize) -> Result<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
     }
-    // SAFETY: not NULL, aligned, no larger than an object can be; the contract says that so much is there and stays.
+    // SAFETY: not NULL, aligned, no larger than an object can be. The contract says that `count`
+    // elements are there and stay unchanged.
     Ok(unsafe { std::slice::from_raw_parts(data, count) })
 }
 
-/// A place of the caller for `count` results.
+/// Returns the caller's place for `count` results.
 pub(crate) unsafe fn array_out<'a, T>(
     data: *mut T,
     count: usize,
@@ -77,7 +78,8 @@ pub(crate) unsafe fn array_out<'a, T>(
     if count == 0 {
         return Ok(&mut []);
     }
-    // SAFETY: as in `array`, and the contract says that nobody else looks at it. It may be uninitialized.
+    // SAFETY: as in `array`, and by the contract nothing else accesses the array. It may be
+    // uninitialized.
     Ok(unsafe { std::slice::from_raw_parts_mut(data.cast(), count) })
 }
 
@@ -94,10 +96,10 @@ fn check_array<T>(data: *const T, count: usize) -> Result<()> {
     }
 }
 
-/// Where a call puts the handle that it makes.
+/// Place for the handle that a call creates.
 pub(crate) struct Slot<'a, T>(&'a mut MaybeUninit<*mut T>);
 
-/// The caller's place for a handle, NULL until it is set.
+/// Returns the caller's place for a handle, set to NULL until the call sets it.
 pub(crate) fn slot<T>(place: Option<&mut MaybeUninit<*mut T>>) -> Result<Slot<'_, T>> {
     let place = given(place, "the place for the result")?;
     place.write(std::ptr::null_mut());
@@ -118,19 +120,20 @@ impl<T> Slot<'_, T> {
     }
 }
 
-/// The caller's place for a number or truth value, set to the type's default until the call sets it.
+/// Returns the caller's place for a number or bool, set to the type's default until the call sets
+/// it.
 pub(crate) fn plain<T: Default>(place: Option<&mut MaybeUninit<T>>) -> Result<&mut T> {
     Ok(given(place, "the place for the result")?.write(T::default()))
 }
 
-/// A buffer of the caller for a value.
+/// The caller's buffer for a value.
 pub(crate) struct Buffer<'a> {
     bytes: &'a mut [MaybeUninit<u8>],
     value_size: &'a mut usize,
     found: &'a mut bool,
 }
 
-/// The caller's buffer, with the places for the value's size and for whether there is one.
+/// Returns the caller's buffer, with the places for the value's size and for `found`.
 pub(crate) unsafe fn buffer<'a>(
     data: *mut c_void,
     size: usize,
@@ -148,7 +151,7 @@ pub(crate) unsafe fn buffer<'a>(
 }
 
 impl Buffer<'_> {
-    /// Copies as much of the value as fits and says how large it is.
+    /// Copies as much of the value as fits and sets its full size.
     pub fn fill(self, value: Option<&[u8]>) {
         let Some(value) = value else { return };
         let fits = value.len().min(self.bytes.len());
@@ -158,7 +161,8 @@ impl Buffer<'_> {
     }
 }
 
-/// Lends bytes to the caller: never NULL for bytes that are there, also where there are none of them.
+/// Returns a pointer to the bytes for the caller: NULL only for `None`, so not NULL for an empty
+/// slice.
 pub(crate) fn lend(bytes: Option<&[u8]>, size: Option<&mut MaybeUninit<usize>>) -> *const u8 {
     if let Some(size) = size {
         size.write(bytes.map_or(0, <[u8]>::len));

@@ -1,4 +1,4 @@
-//! The frame of every function: panics end here, errors become codes and objects.
+//! The common wrapper of every function: catches panics, turns errors into codes and objects.
 
 use std::any::Any;
 use std::mem::MaybeUninit;
@@ -8,13 +8,14 @@ use alluvium::Result;
 
 use crate::error::{alluvium_code, alluvium_error};
 
-/// Runs the body of a function. `error` gets NULL or the error; without a place for it there is only the code.
+/// Runs the body of a function and returns its code. `error`, if given, gets the error, or NULL
+/// after success.
 pub(crate) fn call(
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
     body: impl FnOnce() -> Result<()>,
 ) -> alluvium_code {
-    // After a panic nothing of the body is used again but the engine, which stands on its own against panics of its
-    // callers: its locks are released by unwinding.
+    // After a panic nothing of the body is used again except the engine. The engine survives panics
+    // of its callers: its locks are released by unwinding.
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(alluvium_error::new(&error)),
@@ -31,18 +32,19 @@ pub(crate) fn call(
     code
 }
 
-/// Runs what can fail in no way that a caller could hear of, such as dropping the last handle of a database.
+/// Runs a body that cannot report an error, such as dropping the last handle of a database. A panic
+/// is dropped.
 pub(crate) fn quietly(body: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
         message(payload);
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 fn message(payload: Box<dyn Any + Send>) -> String {
     let text = payload.downcast_ref::<String>().cloned();
     let text = text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string));
-    // A payload of another type may panic when it is dropped, so it is not.
+    // A payload of another type may panic in its destructor, so it is leaked.
     if text.is_none() {
         std::mem::forget(payload);
     }

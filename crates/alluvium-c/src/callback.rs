@@ -1,4 +1,5 @@
-//! Functions of the caller that the engine calls: the clock and compaction filters. Listeners are in `listener`.
+//! The caller's functions that the engine calls: the clock and compaction filters. Listeners are in
+//! `listener`.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -13,34 +14,38 @@ use crate::keyspace::alluvium_keyspace;
 use crate::sized::{self, SizedStruct};
 use std::mem::MaybeUninit;
 
-/// What the caller wants back in its functions.
+/// Pointer that is passed back to the caller's functions.
 #[derive(Clone, Copy)]
 struct Context(*mut c_void);
 
-// SAFETY: it is only handed back to the caller's functions, which the contract has called on any thread, several at
-// once.
+// SAFETY: the pointer is only passed back to the caller's functions. By the contract they may be
+// called on any thread, by several at once.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Through a method, so that closures capture the whole and not the pointer in it.
+    /// Returns the pointer. A method, so that closures capture the whole `Context` and not the
+    /// pointer in it.
     fn pointer(&self) -> *mut c_void {
         self.0
     }
 }
 
-/// A context with the caller's function that frees it, once it is owned.
+/// A context with the caller's function that frees it. The function is called only after
+/// [`OwnedContext::own`].
 pub(crate) struct OwnedContext {
     context: Context,
     free: Option<unsafe extern "C" fn(context: *mut c_void)>,
-    /// Whether the context is to be freed. Stored before the call that takes it over lets go of its own reference, and
-    /// read when the last reference is gone, which brings the order.
+    /// True if the context is to be freed. The call that takes the context over stores this before
+    /// it drops its own reference. It is read after the last reference is dropped, so the reference
+    /// count orders the two.
     owned: AtomicBool,
 }
 
 impl OwnedContext {
-    /// A context that is still the caller's: if the call that got it fails it is not freed.
+    /// Returns a context that still belongs to the caller: if the call fails, the context is not
+    /// freed.
     pub fn new(
         context: *mut c_void,
         free: Option<unsafe extern "C" fn(context: *mut c_void)>,
@@ -56,7 +61,7 @@ impl OwnedContext {
         self.context.pointer()
     }
 
-    /// From now on the context is freed with this.
+    /// Takes ownership: the context is freed when this is dropped.
     pub fn own(&self) {
         self.owned.store(true, Ordering::Relaxed);
     }
@@ -65,13 +70,14 @@ impl OwnedContext {
 impl Drop for OwnedContext {
     fn drop(&mut self) {
         if let (true, Some(free)) = (self.owned.load(Ordering::Relaxed), self.free) {
-            // SAFETY: the contract: the function takes this context, and it is called here only, once.
+            // SAFETY: the contract: the function accepts this context, and it is called only here,
+            // once.
             unsafe { free(self.context.pointer()) };
         }
     }
 }
 
-/// The caller's clock, or the system's.
+/// Returns the caller's clock, or the system's clock if `now_ms` is `None`.
 pub(crate) fn clock(
     now_ms: Option<unsafe extern "C" fn(context: *mut c_void) -> u64>,
     context: *mut c_void,
@@ -81,28 +87,29 @@ pub(crate) fn clock(
     };
     let context = Context(context);
     Clock::custom(move || {
-        // SAFETY: the contract: the function takes this context until all handles of the database are freed, and the
-        // engine asks it no longer than that.
+        // SAFETY: the contract: the function accepts this context until all handles of the database
+        // are freed, and the engine does not call it after that.
         unsafe { now_ms(context.pointer()) }
     })
 }
 
-/// What a compaction filter wants done with a row.
+/// Decision of a compaction filter about a row.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_decision {
-    /// The row stays. Numbers that are no decision mean this too.
+    /// Keeps the row. Unknown numbers have the same meaning.
     Keep = 0,
-    /// The row goes.
+    /// Removes the row.
     Remove = 1,
-    /// The row gets the value that was given to alluvium_replacement_set; if none was, it stays.
+    /// Gives the row the value passed to alluvium_replacement_set; keeps the row if none was
+    /// passed.
     Replace = 2,
 }
 
-/// Takes the new value of a row during a call of a filter.
+/// Receives the new value of a row during a call of a filter.
 pub struct alluvium_replacement(Option<Vec<u8>>);
 
-/// Gives a row a new value: the bytes are copied. To be called by a filter, which then returns
+/// Sets a new value for the row: the bytes are copied. Called by a filter, which then returns
 /// ALLUVIUM_DECISION_REPLACE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_replacement_set(
@@ -118,14 +125,16 @@ pub unsafe extern "C" fn alluvium_replacement_set(
     })
 }
 
-/// Decides about rows whenever flushes and merges meet them: see alluvium_keyspace_set_compaction_filter.
+/// Compaction filter: decides about rows when flushes and compactions process them. See
+/// alluvium_keyspace_set_compaction_filter.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_compaction_filter {
     /// sizeof(alluvium_compaction_filter).
     pub struct_size: usize,
-    /// Returns an alluvium_decision about the newest version of a row that commit `seqno` wrote (0: an old one).
-    /// Called on background threads, several at once. It must neither throw nor jump out, nor call the database.
+    /// Returns an alluvium_decision about the newest version of a row. `seqno` is the commit that
+    /// wrote it (0: an old commit). Called on background threads, by several at once. It must
+    /// neither throw nor jump out, nor call the database.
     pub filter: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -139,8 +148,8 @@ pub struct alluvium_compaction_filter {
     >,
     /// Passed to filter and free_context.
     pub context: *mut c_void,
-    /// Called once when the filter is no longer used, on any thread; may be NULL. Not called if setting it failed. It must
-    /// not call the database either.
+    /// Called once on any thread when the filter is no longer used; may be NULL. Not called if
+    /// setting the filter failed. It must not call the database either.
     pub free_context: Option<unsafe extern "C" fn(context: *mut c_void)>,
 }
 
@@ -157,7 +166,7 @@ type FilterFn = unsafe extern "C" fn(
     *mut alluvium_replacement,
 ) -> u32;
 
-/// The engine's view of a filter of the caller's.
+/// The caller's filter, as the engine calls it.
 struct Filter {
     filter: FilterFn,
     context: OwnedContext,
@@ -167,8 +176,9 @@ impl CompactionFilter for Filter {
     fn filter(&self, key: &[u8], value: &[u8], seqno: SeqNo) -> FilterDecision {
         let mut replacement = alluvium_replacement(None);
         let (key_start, value_start) = (lend(Some(key), None), lend(Some(value), None));
-        // SAFETY: the contract: the function takes this context until it is freed, which is when this filter is
-        // dropped. The bytes and the replacement live as long as the call.
+        // SAFETY: the contract: the function accepts this context until it is freed, and it is
+        // freed when this filter is dropped. The bytes and the replacement live as long as the
+        // call.
         let decision = unsafe {
             (self.filter)(
                 self.context.pointer(),
@@ -190,9 +200,10 @@ impl CompactionFilter for Filter {
     }
 }
 
-/// Lets a filter decide about the rows of the keyspace from the next flush or merge on; NULL ends that. It is not stored:
-/// set it after each opening. What it removes is gone for open snapshots too. A merge under way may still use an earlier
-/// one.
+/// Sets a filter that decides about the rows of the keyspace, starting with the next flush or
+/// compaction; NULL removes it. The filter is not stored: set it each time after opening. Rows that
+/// it removes disappear from open snapshots too. A running compaction may still use an earlier
+/// filter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_set_compaction_filter(
     keyspace: Option<&alluvium_keyspace>,

@@ -1,4 +1,4 @@
-//! One change of a stream, and what it lends: the operations of a commit, and the keyspaces of every other change.
+//! One change of a stream, with the operations of a commit, or the keyspaces of any other change.
 
 use std::mem::MaybeUninit;
 
@@ -11,41 +11,45 @@ use crate::options::{ALLUVIUM_NEVER, alluvium_keyspace_options};
 use crate::sized::{self, SizedStruct};
 use crate::value::alluvium_slice;
 
-/// What a change is. Later versions may add kinds: a copy that meets one that it does not know must be made anew.
+/// Kind of a change. Later versions may add kinds: after an unknown kind, make a new copy of the
+/// database.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum alluvium_change_kind {
-    /// Something that this version has no kind for.
+    /// A change for which this version has no kind.
     Other = 0,
-    /// A commit, with its operations. A transaction that was prepared comes once, where it was committed.
+    /// A commit, with its operations. A prepared transaction appears once, at its commit.
     Commit = 1,
-    /// An ingest or a bulk load put rows into these keyspaces; the rows are not in the log, so read the keyspaces as of now,
-    /// or copy them. Also there if it failed for want of space, or by a crash, just before its end; then nothing came.
+    /// An ingest or a bulk load added rows to these keyspaces. The rows are not in the log: read
+    /// the present state of the keyspaces, or copy them. Also reported if the ingest failed just
+    /// before its end, for lack of space or by a crash; then it added no rows.
     Ingest = 2,
     /// A keyspace was created, with these options.
     KeyspaceCreated = 3,
     /// A keyspace was dropped with everything in it.
     KeyspaceDropped = 4,
-    /// A keyspace has other options, these; its rows are the same. Also there if the change failed as for an ingest.
+    /// The options of a keyspace changed to these; its rows are the same. Also reported if the
+    /// change failed, as for an ingest.
     OptionsChanged = 5,
 }
 
-/// What an operation is. Later versions may add kinds: see alluvium_change_kind.
+/// Kind of an operation. Later versions may add kinds: see alluvium_change_kind.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum alluvium_operation_kind {
-    /// Something that this version has no kind for.
+    /// An operation for which this version has no kind.
     Other = 0,
     /// A row was inserted or overwritten. key; value; until_ms.
     Put = 1,
-    /// A row was deleted; there may have been none. key.
+    /// A row was deleted; it may not have existed. key.
     Delete = 2,
-    /// All rows of a range were deleted that were there before this commit. key: the first; end.
+    /// All rows of a range were deleted, as of before this commit. key: first key; end: end key,
+    /// exclusive.
     DeleteRange = 3,
 }
 
-/// One write of a commit. What it points to lives as long as the change. The kind says which fields are set; the others
-/// are 0 or NULL.
+/// One write of a commit. Everything it points to lives as long as the change. The kind defines
+/// which fields are set; the others are 0 or NULL.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_operation {
@@ -53,33 +57,35 @@ pub struct alluvium_operation {
     pub struct_size: usize,
     /// An alluvium_operation_kind.
     pub kind: u32,
-    /// The keyspace's number, which no other keyspace of this database ever has.
+    /// The keyspace's number; no other keyspace of this database ever has it.
     pub keyspace_id: u32,
     /// The keyspace's name.
     pub keyspace: alluvium_slice,
-    /// The row's key; of a range its first key.
+    /// The row's key, or the first key of a range.
     pub key: alluvium_slice,
-    /// The row's value, large ones too.
+    /// The row's value, also if it is large.
     pub value: alluvium_slice,
-    /// The first key behind the range.
+    /// End of the range, exclusive.
     pub end: alluvium_slice,
-    /// From when on the row is absent, in milliseconds since 1970; ALLUVIUM_NEVER: it does not expire.
+    /// Time from which the row is absent, in milliseconds since 1970; ALLUVIUM_NEVER: it does not
+    /// expire.
     pub until_ms: u64,
 }
 
-/// A keyspace as a stream of changes knows it; it may be dropped by now.
+/// A keyspace in a stream of changes; it may have been dropped since.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_changed_keyspace {
     /// sizeof(alluvium_changed_keyspace), set by the caller.
     pub struct_size: usize,
-    /// Its name, which another keyspace may have had before or may have later. Lives as long as the change.
+    /// The keyspace's name; another keyspace may have it earlier or later. Lives as long as the
+    /// change.
     pub name: alluvium_slice,
-    /// Its number, which no other keyspace of this database ever has.
+    /// The keyspace's number; no other keyspace of this database ever has it.
     pub id: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
-    /// How many rows came, for ALLUVIUM_CHANGE_KIND_INGEST.
+    /// Number of added rows, for ALLUVIUM_CHANGE_KIND_INGEST.
     pub rows: u64,
 }
 
@@ -94,8 +100,8 @@ const _: () = assert!(
         && size_of::<alluvium_changed_keyspace>() == 8 + 16 + 2 * 4 + 8
 );
 
-/// One step in the history of a database. It stays readable until it is freed, also after its stream is freed and the
-/// database is closed.
+/// One step in the history of a database. It stays readable until it is freed, also after its
+/// stream is freed and the database is closed.
 pub struct alluvium_change(pub(crate) Change);
 
 impl alluvium_change {
@@ -116,7 +122,7 @@ impl alluvium_change {
         }
     }
 
-    /// A keyspace, and the rows that came there.
+    /// Returns a keyspace and the number of rows added to it.
     fn keyspace(&self, index: usize) -> Option<(&ChangedKeyspace, u64)> {
         match &self.0.kind {
             ChangeKind::Ingest { keyspaces } => {
@@ -140,7 +146,7 @@ impl alluvium_change {
 }
 
 impl alluvium_operation {
-    /// What all operations have.
+    /// Returns an operation with the fields common to all kinds.
     fn new(
         kind: alluvium_operation_kind,
         keyspace: &ChangedKeyspace,
@@ -196,13 +202,14 @@ impl alluvium_operation {
     }
 }
 
-/// Its number in the commit order; 0 for NULL. Numbers rise; not every number is a change.
+/// Returns the change's number in the commit order; 0 for NULL. Numbers rise; not every number is a
+/// change.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_change_seqno(change: Option<&alluvium_change>) -> u64 {
     change.map_or(0, |change| change.0.seqno)
 }
 
-/// What it is; ALLUVIUM_CHANGE_KIND_OTHER for NULL.
+/// Returns the change's kind; ALLUVIUM_CHANGE_KIND_OTHER for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_change_get_kind(
     change: Option<&alluvium_change>,
@@ -217,8 +224,8 @@ pub extern "C" fn alluvium_change_get_kind(
     }
 }
 
-/// The id of the transaction, if it is the commit of one that was prepared; else NULL. Good as long as the change. `size`
-/// may be NULL.
+/// Returns the id of the transaction if the change is the commit of a prepared transaction; else
+/// NULL. Valid as long as the change. `size` may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_change_xid(
     change: Option<&alluvium_change>,
@@ -231,15 +238,16 @@ pub extern "C" fn alluvium_change_xid(
     lend(xid, size)
 }
 
-/// How many operations a commit has, of those that the stream shows; 0 for other kinds and for NULL.
+/// Returns the number of operations of a commit, limited to operations that the stream shows; 0 for
+/// other kinds and for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_change_operation_count(change: Option<&alluvium_change>) -> usize {
     change.map_or(0, |change| change.operations().len())
 }
 
-/// Fills `operation`, whose struct_size must be set, with the operation of this index, counted from 0. To be applied in
-/// this order; range deletes come first, and touch nothing of this commit. ALLUVIUM_CODE_INVALID_ARGUMENT if there are not
-/// so many.
+/// Fills `operation` (its struct_size must be set) with the operation at this index, counted from
+/// 0. Apply operations in this order: range deletes come first and affect nothing of this commit.
+/// ALLUVIUM_CODE_INVALID_ARGUMENT if the index is out of range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_change_operation(
     change: Option<&alluvium_change>,
@@ -255,15 +263,15 @@ pub unsafe extern "C" fn alluvium_change_operation(
     })
 }
 
-/// How many keyspaces a change names that is no commit: an ingest one or more, the others one; 0 for commits, whose
-/// operations name theirs, and for NULL.
+/// Returns the number of keyspaces that a change names: one or more for an ingest, 0 for a commit
+/// and for NULL, else one. The operations of a commit name their keyspaces.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_change_keyspace_count(change: Option<&alluvium_change>) -> usize {
     change.map_or(0, alluvium_change::keyspace_count)
 }
 
-/// Fills `keyspace`, whose struct_size must be set, with the keyspace of this index, counted from 0.
-/// ALLUVIUM_CODE_INVALID_ARGUMENT if there are not so many.
+/// Fills `keyspace` (its struct_size must be set) with the keyspace at this index, counted from
+/// 0. ALLUVIUM_CODE_INVALID_ARGUMENT if the index is out of range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_change_keyspace(
     change: Option<&alluvium_change>,
@@ -286,8 +294,8 @@ pub unsafe extern "C" fn alluvium_change_keyspace(
     })
 }
 
-/// Fills `options`, whose struct_size must be set, with those of the keyspace that was created or changed.
-/// ALLUVIUM_CODE_INVALID_ARGUMENT for changes of other kinds.
+/// Fills `options` (its struct_size must be set) with those of the keyspace that was created or
+/// changed. ALLUVIUM_CODE_INVALID_ARGUMENT for changes of other kinds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_change_options(
     change: Option<&alluvium_change>,

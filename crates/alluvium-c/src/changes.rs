@@ -1,4 +1,5 @@
-//! Streams of changes: every commit in order, from one of them on. What a change holds is in `change`.
+//! Streams of changes: every commit in order, starting at a given one. The contents of a change are
+//! in `change`.
 
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -14,21 +15,22 @@ use crate::options::check_reserved;
 use crate::sized::{self, SizedStruct};
 use crate::value::alluvium_slice;
 
-/// Options of alluvium_changes_open. NULL or zeros: all changes that are visible.
+/// Options of alluvium_changes_open. NULL or zeros: all visible changes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_changes_options {
     /// sizeof(alluvium_changes_options).
     pub struct_size: usize,
-    /// Names of keyspaces (UTF-8): only operations on them, and changes of them. Commits without any of them are passed
-    /// over. NULL: all keyspaces.
+    /// Names of keyspaces (UTF-8): the stream shows only operations on them and changes of them.
+    /// Commits that touch none of them are skipped. NULL: all keyspaces.
     pub keyspaces: *const alluvium_slice,
-    /// How many names.
+    /// Number of names.
     pub keyspace_count: usize,
-    /// Not 0: only what no power loss can take away. Otherwise a stream of a database with ALLUVIUM_DURABILITY_BUFFERED
-    /// may show commits that are gone after a power loss, and others get their numbers.
+    /// Not 0: show only changes that survive a power loss. Otherwise a stream of a database with
+    /// ALLUVIUM_DURABILITY_BUFFERED may show commits that a later power loss removes, and other
+    /// commits get their numbers.
     pub durable_only: u32,
-    /// 0.
+    /// Must be 0.
     pub reserved: u32,
 }
 
@@ -56,14 +58,17 @@ impl alluvium_changes_options {
     }
 }
 
-/// The changes of a database from one commit on, in commit order. For one thread at a time; keeps the database open, and
-/// what it has not read of the log, up to the database's memory_bytes or change_log_bytes, whichever is more.
+/// Changes of a database in commit order. For one thread at a time. Keeps the database open. Also
+/// keeps the unread part of the log, up to the database's memory_bytes or change_log_bytes, the
+/// larger of the two.
 pub struct alluvium_changes(Changes);
 
-/// The changes from commit `from` on: 1 for the first, one more than alluvium_visible_seqno for what comes next. `options`
-/// may be NULL; what they point to is copied. ALLUVIUM_CODE_CHANGES_LOST where the log does not reach back so far.
-/// ALLUVIUM_CODE_INVALID_ARGUMENT for a `from` of which nothing is known yet, since whoever has seen the commit before it
-/// has seen one that a power loss took away; and for a database without a log.
+/// Opens a stream of the changes from commit `from`: 1 is the first, alluvium_visible_seqno plus 1
+/// the next new one. `options` may be NULL; the memory they point to is copied.
+/// ALLUVIUM_CODE_CHANGES_LOST if the log does not reach back to `from`.
+/// ALLUVIUM_CODE_INVALID_ARGUMENT for a database without a log. ALLUVIUM_CODE_INVALID_ARGUMENT also
+/// for a `from` larger than that of the next new commit: the caller has then seen commits that a
+/// power loss removed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_changes_open(
     database: Option<&alluvium_database>,
@@ -72,7 +77,7 @@ pub unsafe extern "C" fn alluvium_changes_open(
     changes: Option<&mut MaybeUninit<*mut alluvium_changes>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    // SAFETY: the contract of the crate, for the struct and for what it points to.
+    // SAFETY: the contract of the crate, for the struct and for everything it points to.
     let options = unsafe { sized::read(options).and_then(|options| options.to_engine()) };
     call(error, || {
         let slot = slot(changes)?;
@@ -82,9 +87,10 @@ pub unsafe extern "C" fn alluvium_changes_open(
     })
 }
 
-/// The next change, to be freed; NULL at the end of what is visible (or durable, where only that was asked for). More may
-/// come: call it again, or alluvium_changes_wait first. ALLUVIUM_CODE_CHANGES_LOST once commits that were not read yet are
-/// no longer kept: copy the database and begin behind the copy. After an error the stream stands where it stood.
+/// Gets the next change, to be freed; NULL at the end of the visible changes (or durable changes,
+/// with durable_only). More may come: call it again, or alluvium_changes_wait first.
+/// ALLUVIUM_CODE_CHANGES_LOST if unread commits are no longer kept: copy the database and start a
+/// stream after the copy. After an error the stream's position is unchanged.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_changes_next(
     changes: Option<&mut alluvium_changes>,
@@ -99,9 +105,10 @@ pub extern "C" fn alluvium_changes_next(
     })
 }
 
-/// Waits until there is more to read, without polling; UINT64_MAX: for ever. `more` says whether there is: not when the
-/// time is over. What came may be nothing that this stream shows. ALLUVIUM_CODE_CLOSED when the database is closed
-/// meanwhile, which ends a wait from another thread; ALLUVIUM_CODE_POISONED where nothing more will come.
+/// Waits until there is more to read, without polling; timeout_ms UINT64_MAX: no limit. `more` gets
+/// true if there is more, false after the timeout. The new changes may be hidden from this stream.
+/// ALLUVIUM_CODE_CLOSED if another thread closes the database during the wait;
+/// ALLUVIUM_CODE_POISONED if nothing more will come.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_changes_wait(
     changes: Option<&alluvium_changes>,
@@ -120,14 +127,14 @@ pub extern "C" fn alluvium_changes_wait(
     })
 }
 
-/// Where to resume, also after a restart: everything below this number has been returned, or is nothing that this stream
-/// shows. 0 for NULL.
+/// Returns the number from which to resume, also after a restart. Every smaller number has been
+/// returned, or is hidden from this stream. 0 for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_changes_next_seqno(changes: Option<&alluvium_changes>) -> u64 {
     changes.map_or(0, |changes| changes.0.next_seqno())
 }
 
-/// Frees a stream. Its changes stay good.
+/// Frees a stream. Its changes stay valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_changes_free(changes: Option<Box<alluvium_changes>>) {
     quietly(|| drop(changes));

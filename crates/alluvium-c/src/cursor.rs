@@ -1,4 +1,4 @@
-//! Cursors: rows of one keyspace as of one commit, in both directions.
+//! Cursors: the rows of one keyspace as of one commit, in both directions.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -15,15 +15,17 @@ use crate::snapshot::alluvium_snapshot;
 use crate::transaction::alluvium_transaction;
 use crate::value::alluvium_value;
 
-/// A position in a keyspace. Starts before the first row. For one thread at a time; keeps the database open.
+/// A position in a keyspace. A new cursor is before the first row. For one thread at a time; keeps
+/// the database open.
 pub struct alluvium_cursor(Cursor);
 
 unsafe fn cursor_options(options: *const alluvium_cursor_options) -> Result<CursorOptions> {
-    // SAFETY: the contract of the crate, for the struct and for what it points to.
+    // SAFETY: the contract of the crate, for the struct and for everything it points to.
     unsafe { sized::read(options)?.to_engine() }
 }
 
-/// A cursor over the newest commit that is visible now. `options` may be NULL; what they point to is copied.
+/// Opens a cursor over the newest commit that is visible now. `options` may be NULL; the bytes they
+/// point to are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_cursor(
     keyspace: Option<&alluvium_keyspace>,
@@ -41,7 +43,7 @@ pub unsafe extern "C" fn alluvium_keyspace_cursor(
     })
 }
 
-/// A cursor as of a snapshot. It stays good after the snapshot is freed.
+/// Opens a cursor as of a snapshot. It stays valid after the snapshot is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_snapshot_cursor(
     snapshot: Option<&alluvium_snapshot>,
@@ -61,7 +63,8 @@ pub unsafe extern "C" fn alluvium_snapshot_cursor(
     })
 }
 
-/// A cursor over what the transaction sees, its own writes from before this call included, no later ones.
+/// Opens a cursor over the rows that the transaction sees. It includes the transaction's own writes
+/// before this call, but no later ones.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_cursor(
     transaction: Option<&alluvium_transaction>,
@@ -81,7 +84,8 @@ pub unsafe extern "C" fn alluvium_transaction_cursor(
     })
 }
 
-/// Moves to the first row at or after a key. `found` says whether there is one, here and below.
+/// Moves to the first row at or after a key. `found` gets true if there is one, as in the functions
+/// below.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_cursor_seek(
     cursor: Option<&mut alluvium_cursor>,
@@ -145,7 +149,7 @@ pub extern "C" fn alluvium_cursor_seek_last(
     })
 }
 
-/// Moves to the next row; from before the first call or past an end it finds none.
+/// Moves to the next row. A new cursor, or one past an end, finds none.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_cursor_next(
     cursor: Option<&mut alluvium_cursor>,
@@ -173,13 +177,14 @@ pub extern "C" fn alluvium_cursor_prev(
     })
 }
 
-/// Whether the cursor is on a row.
+/// Returns true if the cursor is on a row.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_cursor_valid(cursor: Option<&alluvium_cursor>) -> bool {
     cursor.is_some_and(|cursor| cursor.0.valid())
 }
 
-/// The key of the row, good until the cursor moves or is freed; NULL where the cursor is not on a row.
+/// Returns the key of the row, valid until the cursor moves or is freed; NULL if the cursor is not
+/// on a row. `size` may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_cursor_key(
     cursor: Option<&alluvium_cursor>,
@@ -188,7 +193,8 @@ pub extern "C" fn alluvium_cursor_key(
     lend(on_row(cursor).map(Cursor::key), size)
 }
 
-/// The value of the row, good until the cursor moves or is freed; NULL where the cursor is not on a row.
+/// Returns the value of the row, valid until the cursor moves or is freed; NULL if the cursor is
+/// not on a row. `size` may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_cursor_value(
     cursor: Option<&alluvium_cursor>,
@@ -203,8 +209,8 @@ fn on_row(cursor: Option<&alluvium_cursor>) -> Option<&Cursor> {
         .filter(|cursor| cursor.valid())
 }
 
-/// The value of the row, to keep after the cursor moves and to be freed. ALLUVIUM_CODE_INVALID_ARGUMENT where the cursor is
-/// not on a row.
+/// Gets the value of the row, to be freed; it stays valid after the cursor moves.
+/// ALLUVIUM_CODE_INVALID_ARGUMENT if the cursor is not on a row.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_cursor_pin_value(
     cursor: Option<&alluvium_cursor>,
@@ -220,7 +226,7 @@ pub extern "C" fn alluvium_cursor_pin_value(
     })
 }
 
-/// The number of the commit that the cursor shows; 0 for NULL.
+/// Returns the number of the commit that the cursor shows; 0 for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_cursor_seqno(cursor: Option<&alluvium_cursor>) -> u64 {
     cursor.map_or(0, |cursor| cursor.0.seqno())

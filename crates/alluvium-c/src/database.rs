@@ -1,4 +1,4 @@
-//! Databases: opening and closing, what concerns all keyspaces, and the engine's version.
+//! Databases: opening and closing, calls that concern all keyspaces, and the engine's version.
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -18,7 +18,7 @@ use crate::value::alluvium_list;
 /// An open database. It closes with alluvium_close, or when the last handle of any kind is freed.
 pub struct alluvium_database(pub(crate) Database);
 
-/// The version of the library, such as "1.2.3", ended by a zero byte. Lives for ever.
+/// Returns the version of the library, such as "1.2.3", ended by a zero byte. It is never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
@@ -37,8 +37,9 @@ pub(crate) fn path_of(bytes: &[u8]) -> Result<PathBuf> {
     Ok(PathBuf::from(text))
 }
 
-/// Opens the database in the directory `path`, creating it unless `options` say otherwise. `options` may be NULL.
-/// ALLUVIUM_CODE_LOCKED when it is open elsewhere, ALLUVIUM_CODE_CORRUPTION where its files are there but CURRENT is not.
+/// Opens the database in the directory `path`, creating it unless `options` say otherwise.
+/// `options` may be NULL. ALLUVIUM_CODE_LOCKED if it is open elsewhere, ALLUVIUM_CODE_CORRUPTION if
+/// its files exist but CURRENT does not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_open(
     path: *const c_char,
@@ -66,7 +67,7 @@ pub unsafe extern "C" fn alluvium_open(
     })
 }
 
-/// Says whether alluvium_open would take these options.
+/// Checks the options; an error if alluvium_open would refuse them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_options_check(
     options: *const alluvium_options,
@@ -77,9 +78,10 @@ pub unsafe extern "C" fn alluvium_options_check(
     call(error, || options?.to_engine()?.check())
 }
 
-/// Closes the database: syncs the log, ends the threads, releases the directory. Later calls of any handle give
-/// ALLUVIUM_CODE_CLOSED, and so do at once the calls of other threads that wait for a row lock, for memory or for changes;
-/// the handles must still be freed. An error says what the last sync met; it is closed all the same.
+/// Closes the database: syncs the log, ends the threads, releases the directory. Later calls with
+/// any handle give ALLUVIUM_CODE_CLOSED. Calls of other threads that wait for a row lock, for
+/// memory or for changes return it at once. The handles must still be freed. An error comes from
+/// the last sync; the database is closed all the same.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_close(
     database: Option<&alluvium_database>,
@@ -88,7 +90,7 @@ pub extern "C" fn alluvium_close(
     call(error, || given(database, "database")?.0.close())
 }
 
-/// Another handle of the same database, to be freed too; NULL for NULL.
+/// Returns another handle of the same database, to be freed too; NULL for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_database_clone(
     database: Option<&alluvium_database>,
@@ -96,13 +98,14 @@ pub extern "C" fn alluvium_database_clone(
     database.map(|database| Box::new(alluvium_database(database.0.clone())))
 }
 
-/// Frees a handle. If it is the last of any kind the database closes, and nobody hears of an error.
+/// Frees a handle. If it is the last of any kind, the database closes, and an error of the close is
+/// dropped.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_database_free(database: Option<Box<alluvium_database>>) {
     quietly(|| drop(database));
 }
 
-/// The names of all keyspaces, sorted.
+/// Gets the names of all keyspaces, sorted, as a list to be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_keyspace_names(
     database: Option<&alluvium_database>,
@@ -128,7 +131,7 @@ pub extern "C" fn alluvium_sync(
     call(error, || given(database, "database")?.0.sync())
 }
 
-/// Moves all memtables into tables and waits for it.
+/// Writes all memtables to tables and waits until this is done.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_flush(
     database: Option<&alluvium_database>,
@@ -137,7 +140,7 @@ pub extern "C" fn alluvium_flush(
     call(error, || given(database, "database")?.0.flush())
 }
 
-/// Flushes, then waits until no merge is due.
+/// Flushes, then waits until no compaction is due.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_settle(
     database: Option<&alluvium_database>,
@@ -146,7 +149,7 @@ pub extern "C" fn alluvium_settle(
     call(error, || given(database, "database")?.0.settle())
 }
 
-/// The number of the newest commit that readers see.
+/// Gets the number of the newest commit that readers see.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_visible_seqno(
     database: Option<&alluvium_database>,
@@ -159,9 +162,9 @@ pub extern "C" fn alluvium_visible_seqno(
     })
 }
 
-/// The time by which a read that begins now judges whether rows have expired, in milliseconds since 1970. The wall clock
-/// shows it, or after a jump of the wall clock the clock since the machine's start. Add to it for rows that are to expire,
-/// and a wrong clock cannot hide them.
+/// Gets the time by which a read that begins now judges expiry, in milliseconds since 1970. It
+/// follows the wall clock, or after a jump of the wall clock the clock since the machine's start.
+/// Compute expiry times from this time: then a wrong wall clock cannot hide the rows.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_now_ms(
     database: Option<&alluvium_database>,
@@ -174,9 +177,11 @@ pub extern "C" fn alluvium_now_ms(
     })
 }
 
-/// Sets back the time that is stored in the closed database at `path`, below which the time of reads never falls: for a
-/// database that has recorded a wrong clock, as the event ALLUVIUM_EVENT_KIND_STORED_TIME_AHEAD tells. `stored_ms` is the time
-/// that was stored. Durable when the call returns. ALLUVIUM_CODE_INVALID_ARGUMENT for a time later than the stored one.
+/// Sets back the time stored in the closed database at `path`. The time of reads never falls below
+/// this stored time. For a database that has recorded a wrong clock, as
+/// ALLUVIUM_EVENT_KIND_STORED_TIME_AHEAD reports. `stored_ms` gets the time stored before the call.
+/// Durable when the call returns. ALLUVIUM_CODE_INVALID_ARGUMENT for a time later than the stored
+/// one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_set_stored_time(
     path: *const c_char,

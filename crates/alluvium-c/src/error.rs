@@ -1,4 +1,4 @@
-//! Errors: a code that says what to do, and an object that says what happened.
+//! Errors: a code for the action to take, and an object with the details.
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -8,16 +8,17 @@ use alluvium::Error;
 use crate::borrow::lend;
 use crate::call::quietly;
 
-/// What became of a call. Later versions may add codes: treat one that you do not know like ALLUVIUM_CODE_OTHER.
+/// Result of a call. Later versions may add codes: treat an unknown code like ALLUVIUM_CODE_OTHER.
 #[repr(i32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum alluvium_code {
-    /// Done.
+    /// The call succeeded.
     Ok = 0,
-    /// The operating system refused an operation; nothing acknowledged is lost. Remove the cause and call again. If the
-    /// answer is ALLUVIUM_CODE_POISONED then, close the database and open it again.
+    /// The operating system refused an operation; nothing acknowledged is lost. Remove the cause
+    /// and call again. If the result is then ALLUVIUM_CODE_POISONED, close the database and open it
+    /// again.
     Io = 1,
-    /// The device or quota is full. Free space and retry: nothing was applied.
+    /// The device or quota is full; nothing was applied. Free space and retry.
     NoSpace = 2,
     /// Stored bytes are wrong. They were not returned as data; restore the file.
     Corruption = 3,
@@ -29,47 +30,53 @@ pub enum alluvium_code {
     LockTimeout = 6,
     /// Waiting for this row lock would close a cycle. Roll back and retry the whole transaction.
     Deadlock = 7,
-    /// The writes would take more memory than they may. Split them, or raise transaction_bytes.
+    /// The writes exceed their memory limit. Split them, or raise transaction_bytes.
     TransactionTooLarge = 8,
     /// A prepared transaction writes to the keyspace. Decide on it, then drop the keyspace.
     KeyspaceInUse = 9,
-    /// The call or its options make no sense, or something is NULL. Change the arguments.
+    /// The call or its options are invalid, or a required argument is NULL. Change the arguments.
     InvalidArgument = 10,
-    /// The keyspace was dropped. Take a new handle if it was created again.
+    /// The keyspace was dropped. If it was created again, open a new handle.
     KeyspaceDropped = 11,
-    /// The directory is open already, in this process or in another one, as the message says. Close it there first.
+    /// The directory is already open, in this process or in another one, as the message says. Close
+    /// it there first.
     Locked = 12,
-    /// The database, or the store of backups, was opened read-only.
+    /// The database or the backup store was opened read-only.
     ReadOnly = 13,
-    /// The database was closed; its handles answer nothing but this.
+    /// The database was closed; every call with its handles returns this code.
     Closed = 14,
-    /// An earlier write or sync failed, so nothing further is acknowledged. Fix the cause, then reopen.
+    /// An earlier write or sync failed, so nothing further is acknowledged. Fix the cause, then
+    /// reopen.
     Poisoned = 15,
-    /// A row lock was not granted before the transaction's alluvium_lock_cancel was cancelled. Roll back, or go on.
+    /// The transaction's alluvium_lock_cancel was canceled before a row lock was granted. Roll
+    /// back, or go on.
     Cancelled = 16,
-    /// A row came out of order where ascending keys are asked for. Nothing was installed.
+    /// A row is out of order where ascending keys are required. Nothing was installed.
     OutOfOrder = 17,
-    /// A bulk load that refuses duplicates met a key twice. Nothing was installed.
+    /// A bulk load that refuses duplicates found a key twice. Nothing was installed.
     DuplicateKey = 18,
-    /// The log does not reach back to this commit any more. Copy the database and follow its changes from there; to keep
-    /// more of the log, raise change_log_bytes.
+    /// The log no longer reaches back to this commit. Copy the database and follow its changes from
+    /// there; to keep more of the log, raise change_log_bytes.
     ChangesLost = 19,
-    /// A defect of this library: the engine met a state that must not be. Open the database again, and report the
-    /// message.
+    /// A defect of this library: the engine is in an impossible state. Open the database again, and
+    /// report the message.
     Internal = 20,
-    /// The calling process was forked from the one that opened the database or the store: nothing was read or written.
-    /// Use it in the parent, or open it here after the parent has closed it.
+    /// The calling process was forked from the process that opened the database or the store:
+    /// nothing was read or written. Use it in the parent, or open the database or store here after
+    /// the parent has closed it.
     Forked = 21,
-    /// A defect of this library: the call ended half-way. Close the database and report the message.
+    /// A defect of this library: the call panicked before it was complete. Close the database and
+    /// report the message.
     Panic = 100,
-    /// An error that this version has no code for: read the message.
+    /// An error for which this version has no code: read the message.
     Other = 101,
 }
 
-/// Why a call failed: see alluvium_error_free. Pointers that its functions return live as long as it does.
+/// Details of a failed call, to be freed with alluvium_error_free. Pointers returned by its
+/// functions stay valid until it is freed.
 pub struct alluvium_error {
     code: alluvium_code,
-    /// Message and causes, each ended by a zero byte and without another.
+    /// The message, then its causes. Each ends with a zero byte and contains no other.
     messages: Vec<Vec<u8>>,
     keyspace: Option<Vec<u8>>,
     key: Option<Vec<u8>>,
@@ -121,7 +128,7 @@ impl alluvium_error {
         }
     }
 
-    /// What the error names, for programs.
+    /// Copies the names and numbers of the error into fields that programs can read.
     fn add_names(&mut self, error: &Error) {
         let bytes = |path: &std::path::Path| Some(path.as_os_str().as_encoded_bytes().to_vec());
         match error {
@@ -181,20 +188,22 @@ fn code_of(error: &Error) -> alluvium_code {
     }
 }
 
-/// The text as C reads it. A path may have a zero byte in it, and a message the path.
+/// Returns the text as a C string. A path may contain a zero byte, and a message may contain the
+/// path.
 fn terminated(message: &str) -> Vec<u8> {
     let mut bytes = message.replace('\0', "\u{FFFD}").into_bytes();
     bytes.push(0);
     bytes
 }
 
-/// Its code; ALLUVIUM_CODE_OK for NULL.
+/// Returns the error's code; ALLUVIUM_CODE_OK for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_error_code(error: Option<&alluvium_error>) -> alluvium_code {
     error.map_or(alluvium_code::Ok, alluvium_error::code)
 }
 
-/// What happened: a sentence in UTF-8 ended by a zero byte. `size` may be NULL. NULL for NULL.
+/// Returns the message: a sentence in UTF-8 that ends with a zero byte; NULL for NULL. `size` may
+/// be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_error_message(
     error: Option<&alluvium_error>,
@@ -203,14 +212,15 @@ pub extern "C" fn alluvium_error_message(
     lend_text(error, 0, size)
 }
 
-/// How many causes are known.
+/// Returns the number of known causes; 0 for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_error_cause_count(error: Option<&alluvium_error>) -> usize {
     error.map_or(0, |error| error.messages.len() - 1)
 }
 
-/// The cause with this index: 0 is the cause of the error, 1 the cause of that, and so on. As alluvium_error_message.
-/// NULL if there are not so many.
+/// Returns the message of the cause at this index, in the form of alluvium_error_message. Index 0
+/// is the cause of the error, 1 is the cause of that cause, and so on. NULL if the index is out of
+/// range.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_error_cause(
     error: Option<&alluvium_error>,
@@ -229,7 +239,8 @@ fn lend_text(
     lend(text.and_then(|text| text.strip_suffix(b"\0")), size).cast()
 }
 
-/// The name of the keyspace in question, not ended by a zero byte; NULL if it names none. `size` may be NULL.
+/// Returns the name of the keyspace concerned, without a terminating zero byte; NULL if the error
+/// names none. `size` may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_error_keyspace(
     error: Option<&alluvium_error>,
@@ -238,7 +249,7 @@ pub extern "C" fn alluvium_error_keyspace(
     lend(error.and_then(|error| error.keyspace.as_deref()), size)
 }
 
-/// The key of the row in question; NULL if it names none. `size` may be NULL.
+/// Returns the key of the row concerned; NULL if the error names none. `size` may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_error_key(
     error: Option<&alluvium_error>,
@@ -247,7 +258,8 @@ pub extern "C" fn alluvium_error_key(
     lend(error.and_then(|error| error.key.as_deref()), size)
 }
 
-/// The id of the prepared transaction in question; NULL if it names none. `size` may be NULL.
+/// Returns the id of the prepared transaction concerned; NULL if the error names none. `size` may
+/// be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_error_xid(
     error: Option<&alluvium_error>,
@@ -256,7 +268,8 @@ pub extern "C" fn alluvium_error_xid(
     lend(error.and_then(|error| error.xid.as_deref()), size)
 }
 
-/// The path of the file in question, not ended by a zero byte; NULL if it names none. `size` may be NULL.
+/// Returns the path of the file concerned, without a terminating zero byte; NULL if the error names
+/// none. `size` may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_error_path(
     error: Option<&alluvium_error>,
@@ -265,25 +278,26 @@ pub extern "C" fn alluvium_error_path(
     lend(error.and_then(|error| error.path.as_deref()), size)
 }
 
-/// Where in the file the wrong bytes are, for ALLUVIUM_CODE_CORRUPTION.
+/// Returns the offset of the wrong bytes in the file, for ALLUVIUM_CODE_CORRUPTION; else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_error_offset(error: Option<&alluvium_error>) -> u64 {
     error.map_or(0, |error| error.offset)
 }
 
-/// The system's error number (errno); 0 if the system did not give one.
+/// Returns the system's error number (errno); 0 if the system did not give one.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_error_os_code(error: Option<&alluvium_error>) -> i32 {
     error.map_or(0, |error| error.os_code)
 }
 
-/// The first commit that was asked for and is not there, for ALLUVIUM_CODE_CHANGES_LOST; else 0.
+/// Returns the first requested commit, no longer in the log, for ALLUVIUM_CODE_CHANGES_LOST; else
+/// 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_error_from_seqno(error: Option<&alluvium_error>) -> u64 {
     error.map_or(0, |error| error.from)
 }
 
-/// The first commit that is there or will be, for ALLUVIUM_CODE_CHANGES_LOST; else 0.
+/// Returns the first commit that the log has or will have, for ALLUVIUM_CODE_CHANGES_LOST; else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_error_oldest_seqno(error: Option<&alluvium_error>) -> u64 {
     error.map_or(0, |error| error.oldest)

@@ -1,11 +1,11 @@
-//! Lists of errors: what a check found, where it goes on after the first.
+//! Lists of errors, for checks that continue after the first error.
 
 use alluvium::Error;
 
 use crate::call::quietly;
 use crate::error::alluvium_error;
 
-/// A list of errors. Those that are part of a report live as long as it does and are not freed.
+/// A list of errors. A list that is part of a report lives as long as the report and is not freed.
 pub struct alluvium_error_list(Vec<alluvium_error>);
 
 impl alluvium_error_list {
@@ -14,14 +14,14 @@ impl alluvium_error_list {
     }
 }
 
-/// How many errors it has.
+/// Returns the number of errors in the list; 0 for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_error_list_count(list: Option<&alluvium_error_list>) -> usize {
     list.map_or(0, |list| list.0.len())
 }
 
-/// The error with this index, counted from 0; NULL if there are not so many. It lives as long as the list and is not
-/// freed.
+/// Returns the error at this index, counted from 0; NULL if the index is out of range. It lives as
+/// long as the list and is not freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_error_list_item(
     list: Option<&alluvium_error_list>,

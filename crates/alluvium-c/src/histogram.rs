@@ -1,4 +1,4 @@
-//! Histograms: how long commits, syncs and background work took, and how large it was.
+//! Histograms of the durations and sizes of commits, syncs and background work.
 
 use std::mem::MaybeUninit;
 
@@ -10,25 +10,26 @@ use crate::database::alluvium_database;
 use crate::error::{alluvium_code, alluvium_error};
 use crate::sized::{self, SizedStruct};
 
-/// What a histogram is of.
+/// Quantity counted by a histogram.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_histogram_kind {
-    /// How long commits took, waiting in the queue and their sync included, delays not; in microseconds.
+    /// Durations of commits, including the wait in the queue and the sync, without delays; in
+    /// microseconds.
     CommitUs = 0,
-    /// How long syncs of the log took, those at a change of segments not included; in microseconds.
+    /// Durations of log syncs, without those at a change of segments; in microseconds.
     SyncUs = 1,
-    /// How long flushes took, in microseconds.
+    /// Durations of flushes, in microseconds.
     FlushUs = 2,
     /// Bytes of the memtables of each flush.
     FlushBytes = 3,
-    /// How long merges took, in microseconds.
+    /// Durations of compactions, in microseconds.
     CompactionUs = 4,
-    /// Bytes of the tables that each merge wrote.
+    /// Bytes of the tables that each compaction wrote.
     CompactionBytes = 5,
 }
 
-/// Items of a histogram: one for each number of bits.
+/// Number of items of a histogram: one for each number of bits, 0 to 64.
 pub const ALLUVIUM_HISTOGRAM_ITEMS: usize = 65;
 
 /// Numbers counted by powers of two since the database was opened.
@@ -37,10 +38,10 @@ pub const ALLUVIUM_HISTOGRAM_ITEMS: usize = 65;
 pub struct alluvium_histogram {
     /// sizeof(alluvium_histogram), set by the caller.
     pub struct_size: usize,
-    /// How many numbers were counted.
+    /// Number of counted values.
     pub total: u64,
-    /// Item n counts the numbers that need n bits: item 0 the zeros, item 1 the ones, item 2 twos and threes. Numbers of
-    /// more than 47 bits may count as such of 47.
+    /// Item n counts the numbers that need n bits: item 0 the zeros, item 1 the ones, item 2 twos
+    /// and threes. A number of more than 47 bits may be counted as one of 47.
     pub counts: [u64; ALLUVIUM_HISTOGRAM_ITEMS],
 }
 
@@ -50,7 +51,7 @@ unsafe impl SizedStruct for alluvium_histogram {}
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<alluvium_histogram>() == 8 * (2 + ALLUVIUM_HISTOGRAM_ITEMS));
 
-/// Fills `histogram`, whose struct_size must be set. `kind` is an alluvium_histogram_kind.
+/// Fills `histogram`; its struct_size must be set. `kind` is an alluvium_histogram_kind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_get_histogram(
     database: Option<&alluvium_database>,
@@ -83,7 +84,8 @@ pub unsafe extern "C" fn alluvium_get_histogram(
     })
 }
 
-/// A number that at least this share of all (0.0 to 1.0) is not larger than, exact to a factor of two; 0 without any.
+/// Returns an upper bound of this share (0.0 to 1.0) of the numbers, exact to a factor of two; 0
+/// for an empty histogram.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_histogram_quantile(
     histogram: *const alluvium_histogram,

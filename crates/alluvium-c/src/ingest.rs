@@ -1,4 +1,5 @@
-//! Ingests and bulk loads: many rows straight into tables, past the log and the memtables, as one commit.
+//! Ingests and bulk loads: many rows written straight into tables, past the log and the memtables,
+//! as one commit.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -13,11 +14,11 @@ use crate::keyspace::alluvium_keyspace;
 use crate::options::{bytes_number, check_reserved};
 use crate::sized::{self, SizedStruct};
 
-/// What a bulk load does with rows of one key.
+/// Treatment of rows with the same key in a bulk load.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_duplicates {
-    /// The row that was put last stays.
+    /// The last row put wins.
     LastWins = 0,
     /// The load fails with ALLUVIUM_CODE_DUPLICATE_KEY, at a put or at the end: for unique indexes.
     Refuse = 1,
@@ -29,30 +30,30 @@ pub enum alluvium_duplicates {
 pub struct alluvium_bulk_load_options {
     /// sizeof(alluvium_bulk_load_options).
     pub struct_size: usize,
-    /// About how much memory rows take before they are written to temporary files, beside the database's memory budget;
-    /// at least 64 KiB. 0: 64 MiB.
+    /// Approximate memory for rows before they are written to temporary files, in addition to the
+    /// database's memory budget; at least 64 KiB. 0: 64 MiB.
     pub memory_bytes: u64,
     /// An alluvium_duplicates.
     pub duplicates: u32,
-    /// 0.
+    /// Must be 0.
     pub reserved: u32,
 }
 
-/// What an ingest or a bulk load installed.
+/// Result of an ingest or a bulk load.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_ingested {
     /// sizeof(alluvium_ingested), set by the caller.
     pub struct_size: usize,
-    /// Its place in the commit order; that of the newest commit where there were no rows.
+    /// Place of the rows in the commit order; that of the newest commit if there were no rows.
     pub seqno: u64,
-    /// Rows.
+    /// Number of installed rows.
     pub rows: u64,
-    /// Table files.
+    /// Number of table files.
     pub tables: u64,
     /// Bytes of these files.
     pub table_bytes: u64,
-    /// Of them, bytes that went straight into the last level.
+    /// Bytes of these that went straight into the last level.
     pub last_level_bytes: u64,
 }
 
@@ -95,8 +96,8 @@ unsafe fn write_ingested(place: *mut alluvium_ingested, ingested: &Ingested) -> 
     unsafe { sized::write_if_given(place, &filled) }
 }
 
-/// Rows in key order on their way into tables. For one thread at a time; keeps the database open. Freeing it before
-/// alluvium_ingest_finish leaves no trace of its rows.
+/// An unfinished ingest of rows in key order. For one thread at a time; keeps the database open.
+/// Freeing it before alluvium_ingest_finish leaves no trace of its rows.
 pub struct alluvium_ingest(Option<Ingest>);
 
 impl alluvium_ingest {
@@ -107,7 +108,8 @@ impl alluvium_ingest {
     }
 }
 
-/// Begins an ingest: many rows straight into tables, visible at once when it is finished. Ingests take no row locks.
+/// Begins an ingest: many rows written straight into tables, all visible at once when it is
+/// finished. Ingests take no row locks.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_ingest_begin(
     database: Option<&alluvium_database>,
@@ -122,8 +124,9 @@ pub extern "C" fn alluvium_ingest_begin(
     })
 }
 
-/// Adds a row, whose key is larger than those of all rows of this keyspace before it: ALLUVIUM_CODE_OUT_OF_ORDER if it is
-/// not. After an error of the engine nothing will be installed, and later calls repeat it.
+/// Adds a row. ALLUVIUM_CODE_OUT_OF_ORDER unless its key is larger than the keys of all rows added
+/// before to this keyspace. After an error of the engine nothing will be installed, and later calls
+/// repeat the error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_ingest_put(
     ingest: Option<&mut alluvium_ingest>,
@@ -144,7 +147,7 @@ pub unsafe extern "C" fn alluvium_ingest_put(
     })
 }
 
-/// As alluvium_ingest_put, gone from `until_ms` on (milliseconds since 1970).
+/// Like alluvium_ingest_put; the row expires at `until_ms` (milliseconds since 1970).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_ingest_put_until(
     ingest: Option<&mut alluvium_ingest>,
@@ -165,9 +168,9 @@ pub unsafe extern "C" fn alluvium_ingest_put_until(
     })
 }
 
-/// Installs all rows as one commit, durable when the call returns, at every durability level. After an error nothing is
-/// visible. The ingest has ended after every answer and must still be freed. `ingested` may be NULL; its struct_size must
-/// be set.
+/// Installs all rows as one commit, durable when the call returns, at every durability level. After
+/// an error nothing is visible. The ingest has ended after every result and must still be freed.
+/// `ingested` may be NULL; its struct_size must be set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_ingest_finish(
     ingest: Option<&mut alluvium_ingest>,
@@ -180,7 +183,8 @@ pub unsafe extern "C" fn alluvium_ingest_finish(
         let ingest = given(ingest, "ingest")?;
         ingest.running()?;
         let ended = ingest.0.take();
-        // Checked first: afterwards the rows would be there, and the call would say that it failed.
+        // Checked first: a failure after the rows were installed would report an error although the
+        // rows exist.
         place_given?;
         let done = given(ended, "ingest")?.finish()?;
         // SAFETY: the contract of the crate.
@@ -188,14 +192,14 @@ pub unsafe extern "C" fn alluvium_ingest_finish(
     })
 }
 
-/// Frees an ingest. If it was not finished its rows are gone.
+/// Frees an ingest. If it is not finished, its rows are discarded.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_ingest_free(ingest: Option<Box<alluvium_ingest>>) {
     quietly(|| drop(ingest));
 }
 
-/// Rows in any order on their way into tables. For one thread at a time; keeps the database open. Freeing it before
-/// alluvium_bulk_load_finish leaves no trace of its rows.
+/// An unfinished load of rows in any order. For one thread at a time; keeps the database open.
+/// Freeing it before alluvium_bulk_load_finish leaves no trace of its rows.
 pub struct alluvium_bulk_load(Option<BulkLoad>);
 
 impl alluvium_bulk_load {
@@ -206,8 +210,8 @@ impl alluvium_bulk_load {
     }
 }
 
-/// Begins a bulk load: as alluvium_ingest_begin for rows in any order, sorted within a limit of memory and in temporary
-/// files. `options` may be NULL.
+/// Begins a bulk load: like alluvium_ingest_begin, for rows in any order. It sorts them within a
+/// memory limit and in temporary files. `options` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_bulk_load_begin(
     database: Option<&alluvium_database>,
@@ -226,8 +230,8 @@ pub unsafe extern "C" fn alluvium_bulk_load_begin(
     })
 }
 
-/// Adds a row. ALLUVIUM_CODE_DUPLICATE_KEY where that is refused, now or later. After an error of the engine nothing will be
-/// installed, and later calls repeat it.
+/// Adds a row. ALLUVIUM_CODE_DUPLICATE_KEY if duplicates are refused, in this call or a later one.
+/// After an error of the engine nothing will be installed, and later calls repeat the error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_bulk_load_put(
     load: Option<&mut alluvium_bulk_load>,
@@ -246,7 +250,7 @@ pub unsafe extern "C" fn alluvium_bulk_load_put(
     })
 }
 
-/// As alluvium_bulk_load_put, gone from `until_ms` on (milliseconds since 1970).
+/// Like alluvium_bulk_load_put; the row expires at `until_ms` (milliseconds since 1970).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_bulk_load_put_until(
     load: Option<&mut alluvium_bulk_load>,
@@ -267,7 +271,7 @@ pub unsafe extern "C" fn alluvium_bulk_load_put_until(
     })
 }
 
-/// Sorts what is left and installs all rows as one commit: see alluvium_ingest_finish.
+/// Sorts the remaining rows and installs all rows as one commit: see alluvium_ingest_finish.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_bulk_load_finish(
     load: Option<&mut alluvium_bulk_load>,
@@ -288,7 +292,7 @@ pub unsafe extern "C" fn alluvium_bulk_load_finish(
     })
 }
 
-/// Frees a bulk load. If it was not finished its rows are gone.
+/// Frees a bulk load. If it is not finished, its rows are discarded.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_bulk_load_free(load: Option<Box<alluvium_bulk_load>>) {
     quietly(|| drop(load));

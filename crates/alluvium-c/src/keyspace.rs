@@ -1,4 +1,4 @@
-//! Keyspaces: opening, dropping, what they declared, and reads of the newest commit.
+//! Keyspaces: opening, dropping, declared options, and reads of the newest commit.
 
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
@@ -13,11 +13,12 @@ use crate::options::alluvium_keyspace_options;
 use crate::sized;
 use crate::value::{alluvium_slice, alluvium_value};
 
-/// A handle of a keyspace: an ordered map from byte keys to byte values. Keeps the database open.
+/// Handle of a keyspace: an ordered map from byte keys to byte values. Keeps the database open.
 pub struct alluvium_keyspace(pub(crate) Keyspace);
 
-/// The keyspace of this name (UTF-8), created with `options` if there is none. The options of one that exists stay.
-/// `options` may be NULL. Creating is durable when the call returns.
+/// Opens the keyspace of this name (UTF-8), creating it with `options` if it does not exist. The
+/// options of an existing keyspace stay unchanged. `options` may be NULL. A creation is durable
+/// when the call returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_open(
     database: Option<&alluvium_database>,
@@ -38,9 +39,10 @@ pub unsafe extern "C" fn alluvium_keyspace_open(
     })
 }
 
-/// The keyspaces of `count` names (UTF-8), in this order, into the array `keyspaces`. Those that do not exist are created
-/// with `options`, which may be NULL: all of them or, after an error, none, and then the array is all NULL. Creating any
-/// number costs as many waits for the device as creating one. Durable when the call returns.
+/// Opens the keyspaces of `count` names (UTF-8) and writes their handles to the array `keyspaces`,
+/// in this order. Missing keyspaces are created with `options`, which may be NULL. After an error
+/// none is created, and all handles are NULL. Creating any number takes as many syncs as creating
+/// one. Durable when the call returns.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspaces_open(
     database: Option<&alluvium_database>,
@@ -74,7 +76,7 @@ pub unsafe extern "C" fn alluvium_keyspaces_open(
     })
 }
 
-/// The keyspace of this name; NULL if there is none.
+/// Opens the existing keyspace of this name; `keyspace` gets NULL if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_existing(
     database: Option<&alluvium_database>,
@@ -93,8 +95,9 @@ pub unsafe extern "C" fn alluvium_keyspace_existing(
     })
 }
 
-/// Drops a keyspace with everything in it, durably. Its handles give ALLUVIUM_CODE_KEYSPACE_DROPPED from now on and must
-/// still be freed. ALLUVIUM_CODE_KEYSPACE_IN_USE while a prepared transaction writes to it.
+/// Drops a keyspace with everything in it, durably. From then on its handles give
+/// ALLUVIUM_CODE_KEYSPACE_DROPPED; they must still be freed. ALLUVIUM_CODE_KEYSPACE_IN_USE while a
+/// prepared transaction writes to it.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_keyspace_drop(
     database: Option<&alluvium_database>,
@@ -107,7 +110,7 @@ pub extern "C" fn alluvium_keyspace_drop(
     })
 }
 
-/// Another handle of the same keyspace, to be freed too; NULL for NULL.
+/// Returns another handle of the same keyspace, to be freed too; NULL for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_keyspace_clone(
     keyspace: Option<&alluvium_keyspace>,
@@ -121,7 +124,8 @@ pub extern "C" fn alluvium_keyspace_free(keyspace: Option<Box<alluvium_keyspace>
     quietly(|| drop(keyspace));
 }
 
-/// Its name, not ended by a zero byte, good as long as the handle. `size` may be NULL. NULL for NULL.
+/// Returns the keyspace's name, without a terminating zero byte, valid as long as the handle.
+/// `size` may be NULL. NULL for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_keyspace_name(
     keyspace: Option<&alluvium_keyspace>,
@@ -130,13 +134,13 @@ pub extern "C" fn alluvium_keyspace_name(
     lend(keyspace.map(|keyspace| keyspace.0.name().as_bytes()), size)
 }
 
-/// Its identity on disk, never 0; 0 for NULL.
+/// Returns the keyspace's identity on disk, never 0; 0 for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_keyspace_id(keyspace: Option<&alluvium_keyspace>) -> u32 {
     keyspace.map_or(0, |keyspace| keyspace.0.id().0)
 }
 
-/// Fills `options`, whose struct_size must be set, with what the keyspace declared at its creation.
+/// Fills `options` (its struct_size must be set) with the keyspace's declared options.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_get_options(
     keyspace: Option<&alluvium_keyspace>,
@@ -151,7 +155,7 @@ pub unsafe extern "C" fn alluvium_keyspace_get_options(
     })
 }
 
-/// The newest committed value of a key, to be freed; NULL if there is none.
+/// Gets the newest committed value of a key, to be freed; NULL if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_get(
     keyspace: Option<&alluvium_keyspace>,
@@ -170,8 +174,8 @@ pub unsafe extern "C" fn alluvium_keyspace_get(
     })
 }
 
-/// Copies the newest committed value of a key into a buffer, as much of it as fits. `value_size` gets the size of the
-/// whole value and `found` whether there is one.
+/// Copies the newest committed value of a key into a buffer, truncated to the size of the buffer.
+/// `value_size` gets the size of the whole value; `found` gets true if there is a value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_get_into(
     keyspace: Option<&alluvium_keyspace>,
@@ -197,8 +201,8 @@ pub unsafe extern "C" fn alluvium_keyspace_get_into(
     })
 }
 
-/// The values of `count` keys at one commit: `values` has room for as many handles, each to be freed, NULL where there is
-/// no value. After an error all are NULL.
+/// Gets the values of `count` keys at one commit. `values` has room for `count` handles, each to be
+/// freed; NULL for a key without a value. After an error all are NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_multi_get(
     keyspace: Option<&alluvium_keyspace>,
@@ -216,7 +220,8 @@ pub unsafe extern "C" fn alluvium_keyspace_multi_get(
     })
 }
 
-/// The name by which the database tells of this keyspace. Another may have got the name of one that was dropped.
+/// Returns the keyspace's name for look-ups in the database. Error if the keyspace was dropped,
+/// even if another one now has its name.
 pub(crate) fn name_within<'a>(database: &Database, keyspace: &'a Keyspace) -> Result<&'a str> {
     let name = keyspace.name();
     let existing = database.existing_keyspace(name)?;
@@ -230,7 +235,7 @@ pub(crate) fn name_within<'a>(database: &Database, keyspace: &'a Keyspace) -> Re
 pub(crate) struct Values<'a>(&'a mut [MaybeUninit<*mut alluvium_value>]);
 
 impl<'a> Values<'a> {
-    /// All NULL until they are set.
+    /// Sets all places to NULL.
     pub fn new(places: &'a mut [MaybeUninit<*mut alluvium_value>]) -> Values<'a> {
         for place in &mut *places {
             place.write(std::ptr::null_mut());

@@ -1,22 +1,25 @@
-//! The C interface of Alluvium: a thin unsafe shell over the public interface of the engine.
+//! C interface of Alluvium: a thin unsafe layer over the public interface of the engine.
 //!
-//! `include/alluvium.h` is generated from this crate by `cargo xtask header`, comments included, so comments here
-//! speak to C programmers. The guide is `docs/guide/c.md`.
+//! `include/alluvium.h` is generated from this crate by `cargo xtask header`, comments included, so
+//! doc comments here are written for C programmers. The guide is `docs/guide/c.md`.
 //!
-//! What holds for every function, and what each `unsafe` block relies on (**the contract**):
+//! Rules that the caller of every function follows, and that each `unsafe` block relies on (**the
+//! contract**):
 //!
-//! - A pointer is NULL or points to what its type says, for the size that stands beside it, as long as the call lasts;
-//!   what it points to is not changed meanwhile by anyone else.
-//! - A handle came from this library and was not freed. Databases, keyspaces, snapshots, values, lists, reports, single
-//!   changes, errors and cancellation tokens may be used by many threads at once; batches, cursors, transactions, prepared
-//!   transactions, ingests, bulk loads, backup stores and streams of changes by one at a time, whichever it is.
+//! - A pointer is NULL or points to an object of its type, of the size passed with it, for as long
+//!   as the call lasts. Nothing else changes that object meanwhile.
+//! - A handle came from this library and was not freed. Any number of threads may use databases,
+//!   keyspaces, snapshots, values, lists, reports, single changes, errors and cancellation tokens
+//!   at the same time. Batches, cursors, transactions, prepared transactions, ingests, bulk loads,
+//!   backup stores and streams of changes may be used by any thread, but by one at a time.
 //!
-//! What this crate gives for it: NULL where something is needed is `InvalidArgument`; nothing unwinds into the caller;
-//! everything handed out has a function that frees it, which takes NULL too; this crate has no thread-locals.
+//! In return, this crate guarantees the following. NULL in place of a required argument gives
+//! `InvalidArgument`. No panic unwinds into the caller. Every object handed out has a function that
+//! frees it, and that function accepts NULL. This crate has no thread-locals.
 //!
-//! References stand for pointers in the signatures wherever they have the same form (`Option<&T>`,
-//! `Option<Box<T>>`), so that only bytes, arrays, sized structs and callbacks need `unsafe`: see `borrow`, `sized`
-//! and `callback`.
+//! Signatures use references in place of pointers wherever they have the same representation
+//! (`Option<&T>`, `Option<Box<T>>`). Only bytes, arrays, sized structs and callbacks need `unsafe`:
+//! see `borrow`, `sized` and `callback`.
 #![expect(non_camel_case_types, reason = "types have their C names")]
 #![expect(
     clippy::missing_safety_doc,
@@ -27,7 +30,7 @@ mod borrow;
 mod call;
 mod sized;
 
-// In the order of the header, so with gaps.
+// In the order of the header, with gaps between its sections.
 mod database;
 mod error;
 mod error_list;

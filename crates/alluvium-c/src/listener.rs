@@ -1,4 +1,4 @@
-//! Events: what the engine tells a listener of the caller's.
+//! Events that the engine passes to the caller's listener.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -11,71 +11,77 @@ use crate::error::alluvium_error;
 use crate::options::alluvium_options;
 use crate::value::alluvium_slice;
 
-/// What happened. Later versions may add kinds: pass over one that you do not know.
+/// Kind of an event. Later versions may add kinds: ignore an unknown kind.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_event_kind {
-    /// Something that this version has no kind for.
+    /// An event for which this version has no kind.
     Other = 0,
-    /// Sealed memtables are being written to tables. bytes: those of the memtables.
+    /// A flush of sealed memtables begins. bytes: size of the memtables.
     FlushBegin = 1,
-    /// They are in tables and the tables are part of the database. bytes: those of the memtables; took_us.
+    /// A flush has ended: the new tables are part of the database. bytes: size of the memtables;
+    /// took_us.
     FlushEnd = 2,
-    /// A merge of one group of a keyspace begins. keyspace; last_level; bytes: those of the tables that are merged.
+    /// A compaction of one group of a keyspace begins. keyspace; last_level; bytes: size of the
+    /// input tables.
     CompactionBegin = 3,
-    /// It has ended. keyspace; bytes: those of the new tables; took_us; error if it failed. Without an error and without
-    /// bytes it was given up.
+    /// A compaction has ended. keyspace; bytes: size of the new tables; took_us; error if it
+    /// failed. If it was abandoned, there is no error and bytes is 0.
     CompactionEnd = 4,
     /// A table file is complete. keyspace; table; bytes: the length of the file.
     TableCreated = 5,
-    /// A table file that was replaced is removed: nobody reads it any more. table.
+    /// A replaced table file is removed after its last reader has finished. table.
     TableDeleted = 6,
-    /// From now on commits are slowed.
+    /// From now on commits are delayed.
     WriteDelayBegin = 7,
-    /// From now on they are not.
+    /// From now on commits are no longer delayed.
     WriteDelayEnd = 8,
-    /// Background work found no space on the device, and is tried again. error: what failed.
+    /// Background work found no space on the device, and is retried. error: the failure.
     NoSpaceBegin = 9,
     /// Background work has found space again.
     NoSpaceEnd = 10,
-    /// The first failed write or sync, after which every write fails with ALLUVIUM_CODE_POISONED. error: what failed.
+    /// A write or sync failed for the first time. From now on every write fails with
+    /// ALLUVIUM_CODE_POISONED. error: the failure.
     Poisoned = 11,
-    /// The listener was so slow that events before this one were not kept for it. lost: how many.
+    /// The listener was too slow, so earlier events were dropped. lost: number of dropped events.
     Lost = 12,
-    /// A flush or a compaction failed before it changed anything, for another reason than a full device, and is tried
-    /// again. error: what failed.
+    /// A flush or a compaction failed before it changed anything, for a reason other than a full
+    /// device, and is retried. error: the failure.
     BackgroundFailure = 13,
-    /// The wall clock has jumped by more than a day, forward or back, against the clock that counts since the machine's
-    /// start. Told again when it jumps back. wall_ms; time_ms: the time that reads use now.
+    /// The wall clock has jumped by more than a day, forward or back, against the clock that counts
+    /// since the machine's start. Reported again when it jumps back. wall_ms; time_ms: the time
+    /// that reads use now.
     ClockJump = 14,
-    /// At the opening the wall clock showed more than a day less than the time that is stored in the database. If the wall clock
-    /// is right, a wrong one was recorded: close the database and set it back with alluvium_set_stored_time or the
-    /// command `alluvium set-time`. wall_ms; time_ms: the stored time.
+    /// At the opening the wall clock was more than a day below the time stored in the database. If
+    /// the wall clock is right, a wrong time was recorded. Then close the database and set the
+    /// stored time back with alluvium_set_stored_time or the command `alluvium set-time`. wall_ms;
+    /// time_ms: the stored time.
     StoredTimeAhead = 15,
 }
 
-/// An event, and all that it points to, good until the listener returns. The kind says which fields are set; the others
-/// are 0 or NULL.
+/// An event, valid until the listener returns, like everything it points to. The kind defines which
+/// fields are set; the others are 0 or NULL.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_event {
-    /// How much of this struct the library has. An older one than the header has less: fields behind it are not there.
+    /// Size of this struct in the library. It is smaller if the library is older than the header:
+    /// then the fields after that size do not exist.
     pub struct_size: usize,
     /// An alluvium_event_kind.
     pub kind: u32,
-    /// Not 0: the outputs of the merge become the last level of the group.
+    /// Not 0: the output tables of the compaction become the last level of the group.
     pub last_level: u32,
-    /// Bytes of what the kind says.
+    /// A size in bytes, as defined by the kind.
     pub bytes: u64,
-    /// How long it took, in microseconds.
+    /// Duration in microseconds.
     pub took_us: u64,
     /// The table's number, which names its file.
     pub table: u64,
-    /// How many events were lost.
+    /// Number of lost events.
     pub lost: u64,
     /// The keyspace's name.
     pub keyspace: alluvium_slice,
-    /// What failed, or NULL. Not to be freed.
+    /// The failure, or NULL. Not to be freed.
     pub error: *const alluvium_error,
     /// The wall clock, in milliseconds since 1970.
     pub wall_ms: u64,
@@ -83,7 +89,7 @@ pub struct alluvium_event {
     pub time_ms: u64,
 }
 
-/// What is told of an event, with the error that it points to.
+/// An event for the caller, with the error that it points to.
 struct Told {
     event: alluvium_event,
     error: Option<alluvium_error>,
@@ -171,7 +177,7 @@ impl Told {
         self
     }
 
-    /// The name outlives the call of the listener, as the event does.
+    /// Sets the name, borrowed from the engine's event: it outlives the call of the listener.
     fn keyspace(mut self, name: &str) -> Told {
         self.event.keyspace = alluvium_slice::lent(name.as_bytes());
         self
@@ -197,13 +203,13 @@ impl Told {
 pub(crate) type ListenerFn =
     unsafe extern "C" fn(context: *mut c_void, event: *const alluvium_event);
 
-/// The engine's view of a listener of the caller's.
+/// The caller's listener, as the engine calls it.
 pub(crate) struct Listener {
     listener: ListenerFn,
     pub context: OwnedContext,
 }
 
-/// The listener that the options name.
+/// Returns the listener from the options, if there is one.
 pub(crate) fn listener(options: &alluvium_options) -> Option<Arc<Listener>> {
     let context = OwnedContext::new(options.event_context, options.free_event_context);
     let with = |listener| Arc::new(Listener { listener, context });
@@ -216,8 +222,9 @@ impl EventListener for Listener {
         if let Some(error) = &told.error {
             told.event.error = error;
         }
-        // SAFETY: the contract: the function takes this context until it is freed, which is when this listener is
-        // dropped. The event and what it points to live as long as the call.
+        // SAFETY: the contract: the function accepts this context until it is freed, and it is
+        // freed when this listener is dropped. The event and everything it points to live as long
+        // as the call.
         unsafe { (self.listener)(self.context.pointer(), &raw const told.event) };
     }
 }

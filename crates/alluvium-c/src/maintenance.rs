@@ -1,4 +1,4 @@
-//! Care of an open database: checkpoints, changed options, compaction of a range, estimates.
+//! Maintenance of an open database: checkpoints, changed options, compaction of a range, estimates.
 
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
@@ -11,19 +11,19 @@ use crate::keyspace::alluvium_keyspace;
 use crate::options::alluvium_keyspace_options;
 use crate::sized::{self, SizedStruct};
 
-/// What alluvium_checkpoint made.
+/// Result of alluvium_checkpoint.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_checkpoint_info {
     /// sizeof(alluvium_checkpoint_info), set by the caller.
     pub struct_size: usize,
-    /// The newest commit in it.
+    /// Newest commit in the checkpoint.
     pub seqno: u64,
-    /// Files that are links to the database's and took no space.
+    /// Files that are hard links to the database's files and use no additional space.
     pub linked_tables: u64,
-    /// Files that were copied.
+    /// Number of copied files.
     pub copied_tables: u64,
-    /// Bytes of those copies.
+    /// Bytes of the copied files.
     pub copied_bytes: u64,
 }
 
@@ -33,8 +33,9 @@ unsafe impl SizedStruct for alluvium_checkpoint_info {}
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<alluvium_checkpoint_info>() == 5 * 8);
 
-/// Makes a second database at `target`, which must not exist, that holds exactly the commits up to one of them. Its
-/// tables are links where the file system has them. `info` may be NULL; its struct_size must be set.
+/// Makes a second database at `target`, which must not exist. It contains every commit up to its
+/// newest one. Its tables are hard links if the file system supports them. `info` may be NULL; its
+/// struct_size must be set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_checkpoint(
     database: Option<&alluvium_database>,
@@ -46,7 +47,8 @@ pub unsafe extern "C" fn alluvium_checkpoint(
     // SAFETY: the contract of the crate.
     let (target, info_given) = unsafe { (bytes(target, target_size), sized::check(info)) };
     call(error, || {
-        // Checked first: afterwards the checkpoint would be there, and the call would say that it failed.
+        // Checked first: a failure after the checkpoint was made would report an error although the
+        // checkpoint exists.
         info_given?;
         let made = given(database, "database")?
             .0
@@ -63,7 +65,7 @@ pub unsafe extern "C" fn alluvium_checkpoint(
     })
 }
 
-/// Changes memory_bytes until the database is closed.
+/// Changes the memory budget (memory_bytes) until the database is closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_set_memory_bytes(
     database: Option<&alluvium_database>,
@@ -79,8 +81,8 @@ pub extern "C" fn alluvium_set_memory_bytes(
     })
 }
 
-/// Changes the options of a keyspace, durably, for everything that is written from now on. Whether its rows expire at all
-/// cannot change. To change a few, ask alluvium_keyspace_get_options for the present ones.
+/// Changes the options of a keyspace, durably, for everything written from now on. The change
+/// cannot turn expiry on or off. To change a few options, start from alluvium_keyspace_get_options.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_set_options(
     keyspace: Option<&alluvium_keyspace>,
@@ -96,8 +98,9 @@ pub unsafe extern "C" fn alluvium_keyspace_set_options(
     })
 }
 
-/// Merges everything from `start` (inclusive) to `end` (exclusive; NULL: the end of the keyspace) into the last level,
-/// rewrites there what only released snapshots needed, and waits for it.
+/// Compacts everything from `start` (inclusive) to `end` (exclusive; NULL: the end of the keyspace)
+/// into the last level and waits until this is done. It also rewrites last-level tables with
+/// versions that only released snapshots needed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_compact_range(
     keyspace: Option<&alluvium_keyspace>,
@@ -114,8 +117,8 @@ pub unsafe extern "C" fn alluvium_keyspace_compact_range(
     })
 }
 
-/// About how many rows and bytes lie from `start` (inclusive) to `end` (exclusive; NULL: the end of the keyspace). Reads no
-/// block.
+/// Estimates the rows and bytes from `start` (inclusive) to `end` (exclusive; NULL: the end of the
+/// keyspace). Reads no block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_estimate_range(
     keyspace: Option<&alluvium_keyspace>,

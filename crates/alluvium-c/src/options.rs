@@ -1,4 +1,4 @@
-//! Option structs, and what they are to the engine. Zero is the default in every field.
+//! Option structs and their conversion to the engine's options. Zero is the default in every field.
 
 use std::ffi::c_void;
 use std::time::Duration;
@@ -14,19 +14,20 @@ use crate::listener::alluvium_event;
 use crate::sized::SizedStruct;
 use crate::transaction::alluvium_lock_cancel;
 
-/// The longest key in bytes.
+/// Maximum length of a key in bytes.
 pub const ALLUVIUM_KEY_BYTES_MAX: u64 = 65_535;
-/// The longest name of a keyspace in bytes.
+/// Maximum length of a keyspace name in bytes.
 pub const ALLUVIUM_KEYSPACE_NAME_BYTES_MAX: u64 = 65_535;
-/// The longest value in bytes.
+/// Maximum length of a value in bytes.
 pub const ALLUVIUM_VALUE_BYTES_MAX: u64 = 1_073_741_824;
-/// The longest id of a prepared transaction in bytes.
+/// Maximum length of the id of a prepared transaction in bytes.
 pub const ALLUVIUM_XID_BYTES_MAX: u64 = 255;
-/// As a lock timeout: fail at once.
+/// Lock timeout: fail at once.
 pub const ALLUVIUM_NO_WAIT: i64 = -1;
-/// As idle_after_ms: never.
+/// Value of idle_after_ms: never.
 pub const ALLUVIUM_NO_TIDYING: i64 = -1;
-/// As value_separation_bytes: no value is stored apart. As until_ms of an operation: the row does not expire.
+/// As value_separation_bytes: no value is stored in a separate file. As until_ms of an operation:
+/// the row does not expire.
 pub const ALLUVIUM_NEVER: u64 = u64::MAX;
 
 const _: () = assert!(
@@ -36,121 +37,131 @@ const _: () = assert!(
         && ALLUVIUM_XID_BYTES_MAX == alluvium::XID_BYTES_MAX as u64
 );
 
-/// What an acknowledged commit means.
+/// Durability of an acknowledged commit.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_durability {
-    /// The database's; for a database BUFFERED.
+    /// The database's default; as an option of the database: BUFFERED.
     Default = 0,
-    /// No log: after any failure the database is as some earlier flush left it. For a whole database only.
+    /// No log: after any failure the database is in the state of an earlier flush. For a whole
+    /// database only.
     None = 1,
-    /// The log record was handed to the kernel: a killed process loses nothing, a power cut the last sync_interval_us.
+    /// The log record was handed to the kernel: a killed process loses nothing, a power loss loses
+    /// the last sync_interval_us.
     Buffered = 2,
     /// The log record is on the device.
     Sync = 3,
 }
 
-/// What concurrent commits a transaction sees.
+/// Isolation of a transaction from concurrent commits.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_isolation {
-    /// The state at the beginning; a write to a row that changed since is a conflict.
+    /// The transaction reads the state at its beginning. A write to a row that has changed since is
+    /// a conflict.
     Snapshot = 0,
-    /// The newest commit, anew for each read.
+    /// Each read sees the newest commit.
     ReadCommitted = 1,
-    /// As SNAPSHOT, and the commit is a conflict if anything that was read has changed.
+    /// Like SNAPSHOT, and the commit is a conflict if anything the transaction read has changed.
     Serializable = 2,
 }
 
-/// How stored blocks are compressed.
+/// Compression of stored blocks.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_compression {
-    /// LZ4 in young tables, zstd in the last level.
+    /// LZ4 in upper tables, zstd in the last level.
     Adaptive = 0,
-    /// LZ4 everywhere.
+    /// LZ4 in all tables.
     Lz4 = 1,
-    /// None.
+    /// No compression.
     None = 2,
 }
 
-/// Whether and when the rows of a keyspace expire.
+/// Expiry of the rows of a keyspace.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_expiry {
-    /// They do not.
+    /// No row expires.
     Never = 0,
-    /// Those that were written with a put_until.
+    /// Rows written with a put_until expire.
     PerRow = 1,
-    /// As PER_ROW, and others expire_after_ms after their write.
+    /// Like PER_ROW; all other rows expire expire_after_ms after their write.
     After = 2,
 }
 
-/// What the owner of a row lock keeps others from.
+/// Mode of a row lock.
 #[repr(u32)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_lock_mode {
-    /// Others may share the lock.
+    /// Other transactions may share the lock.
     Shared = 0,
-    /// Nobody else has the lock.
+    /// No other transaction has the lock.
     Exclusive = 1,
 }
 
-/// Options of alluvium_open. Set struct_size to sizeof(alluvium_options) and the rest to zero for the defaults.
+/// Options of alluvium_open. Set struct_size to sizeof(alluvium_options) and the rest to zero for
+/// the defaults.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_options {
     /// sizeof(alluvium_options).
     pub struct_size: usize,
-    /// Memtables, cached blocks, fences and filters together; at least 8 MiB. 0: 256 MiB.
+    /// Memory budget for memtables, cached blocks, fences and filters together; at least 8 MiB. 0:
+    /// 256 MiB.
     pub memory_bytes: u64,
-    /// How long a buffered commit may stay unsynced. 0: 100 ms.
+    /// Maximum time that a buffered commit stays unsynced. 0: 100 ms.
     pub sync_interval_us: u64,
-    /// How long a row lock is waited for, or ALLUVIUM_NO_WAIT. 0: 10 s.
+    /// Maximum wait for a row lock, or ALLUVIUM_NO_WAIT. 0: 10 s.
     pub lock_timeout_ms: i64,
-    /// Bytes of unmerged tables allowed for each byte of the last level, 0.02 to 1.0. 0: 0.25.
+    /// Bytes of upper tables allowed for each byte of the last level, 0.02 to 1.0. 0: 0.25.
     pub upper_fraction: f64,
     /// Size at which the active memtables are sealed; for tests. 0: derived from memory_bytes.
     pub memtable_bytes: u64,
     /// Size at which a last-level table is cut. 0: 32 MiB.
     pub table_bytes: u64,
-    /// What the writes of one transaction or batch may take. 0: a quarter of memory_bytes.
+    /// Maximum memory for the writes of one transaction or batch. 0: a quarter of memory_bytes.
     pub transaction_bytes: u64,
-    /// After this long without a commit the database tidies itself, or ALLUVIUM_NO_TIDYING. 0: 20 s.
+    /// Time without a commit after which the database flushes its memtables and compacts all upper
+    /// tables, or ALLUVIUM_NO_TIDYING. 0: 20 s.
     pub idle_after_ms: i64,
     /// An alluvium_durability.
     pub durability: u32,
-    /// Threads that merge tables, 1 to 16. 0: 1.
+    /// Number of compaction threads, 1 to 16. 0: 1.
     pub compaction_threads: u32,
-    /// Not 0: do not create the database where the directory holds none.
+    /// Not 0: do not create the database if the directory contains none.
     pub must_exist: u32,
-    /// Not 0: open the database without changing a byte in its directory; writes give ALLUVIUM_CODE_READ_ONLY.
+    /// Not 0: open the database without changing a byte in its directory; writes give
+    /// ALLUVIUM_CODE_READ_ONLY.
     pub read_only: u32,
-    /// The time in milliseconds since 1970, from any thread; for tests. It is believed at once, jumps included. NULL: the
-    /// system's clock, checked against the time since the machine's start: after a jump by more than a day reads use
-    /// the last confirmed time plus the time since then, and what is stored or dropped waits until both clocks have
-    /// advanced together for ten minutes. A function must stay good until every handle of the database is freed. It must
-    /// neither throw nor jump out, nor call the database.
+    /// Returns the time in milliseconds since 1970, called from any thread; for tests. Its time is
+    /// trusted at once, jumps included. NULL: the system's clock, checked against the time since
+    /// the machine's start. After a jump by more than a day, reads use the last confirmed time plus
+    /// the time since then. The database stores no new time and drops no expired row until both
+    /// clocks have advanced together for ten minutes. A function must stay valid until every handle
+    /// of the database is freed. It must neither throw nor jump out, nor call the database.
     pub clock: Option<unsafe extern "C" fn(context: *mut c_void) -> u64>,
     /// Passed to clock.
     pub clock_context: *mut c_void,
-    /// Is told what happens in the background, also before alluvium_open returns; NULL: nobody is. Called by one thread,
-    /// one event after the other, under no lock. It may be slow and may call the database, also to close it, but must
-    /// neither throw nor jump out. No event comes after alluvium_close has returned, unless the listener itself called
-    /// that. A database that is only read has no events.
+    /// Receives the events of background work, also before alluvium_open returns; NULL: no
+    /// listener. Called by one thread, one event after the other, under no lock. It may be slow and
+    /// may call the database, also to close it, but must neither throw nor jump out. No event comes
+    /// after alluvium_close has returned, unless the listener itself called alluvium_close. A
+    /// database opened read-only has no events.
     pub event_listener:
         Option<unsafe extern "C" fn(context: *mut c_void, event: *const alluvium_event)>,
     /// Passed to event_listener and free_event_context.
     pub event_context: *mut c_void,
-    /// Called once when there is a listener and it is no longer used: after the database is closed, on any thread, at the
-    /// latest when the last handle and value is freed. May be NULL. Not called if opening failed. It must not call the
-    /// database.
+    /// Called once on any thread when the listener is no longer used: after the database is closed,
+    /// at the latest when the last handle and value is freed. May be NULL. Not called if there is
+    /// no listener or if opening failed. It must not call the database.
     pub free_event_context: Option<unsafe extern "C" fn(context: *mut c_void)>,
-    /// Bytes of old log segments, as allocated, that stay for alluvium_changes_open after recovery needs them no more. An
-    /// open stream keeps what it has not read yet up to memory_bytes, also where this is 0.
+    /// Bytes of old log segments, as allocated, kept for alluvium_changes_open after recovery no
+    /// longer needs them. An open stream keeps its unread part of the log, up to memory_bytes, even
+    /// if this is 0.
     pub change_log_bytes: u64,
-    /// The most files of tables and large values that are open at a time, at least 16; others are closed and opened again
-    /// when they are read. 0: half of the files that the process may have open.
+    /// Maximum number of open table and value files, at least 16; others are closed and reopened
+    /// for the next read. 0: half of the files that the process may open.
     pub open_files: u64,
 }
 
@@ -160,23 +171,24 @@ pub struct alluvium_options {
 pub struct alluvium_keyspace_options {
     /// sizeof(alluvium_keyspace_options).
     pub struct_size: usize,
-    /// Not 0: no Bloom filter of whole keys.
+    /// Not 0: keep no Bloom filter of whole keys.
     pub no_whole_key_filter: u32,
-    /// Not 0: reads nearly always find their key, so the last level needs no such filter.
+    /// Not 0: reads nearly always find their key, so the last level needs no filter of whole keys.
     pub expect_hits: u32,
-    /// A Bloom filter of this many leading key bytes, at most 255. 0: none.
+    /// Number of leading key bytes in a prefix Bloom filter, at most 255. 0: no prefix filter.
     pub prefix_filter_bytes: u32,
     /// An alluvium_compression.
     pub compression: u32,
     /// Size at which a block is cut, 1 KiB to 64 KiB. 0: 8 KiB.
     pub block_bytes: u64,
-    /// Values of at least this many bytes are stored apart, or ALLUVIUM_NEVER. 0: 8 KiB.
+    /// Minimum size of the values that are stored in a separate file, in bytes, or ALLUVIUM_NEVER.
+    /// 0: 8 KiB.
     pub value_separation_bytes: u64,
     /// An alluvium_expiry.
     pub expiry: u32,
-    /// 0.
+    /// Must be 0.
     pub reserved: u32,
-    /// For ALLUVIUM_EXPIRY_AFTER.
+    /// Time from write to expiry in milliseconds, for ALLUVIUM_EXPIRY_AFTER only.
     pub expire_after_ms: u64,
 }
 
@@ -188,7 +200,7 @@ pub struct alluvium_write_options {
     pub struct_size: usize,
     /// An alluvium_durability.
     pub durability: u32,
-    /// Not 0: write without row locks. Only where no transaction writes the same keys.
+    /// Not 0: write without row locks. Use it only if no transaction writes the same keys.
     pub untracked: u32,
 }
 
@@ -202,13 +214,15 @@ pub struct alluvium_transaction_options {
     pub isolation: u32,
     /// An alluvium_durability.
     pub durability: u32,
-    /// How long a row lock is waited for, or ALLUVIUM_NO_WAIT. 0: as the database's options say.
+    /// Maximum wait for a row lock, or ALLUVIUM_NO_WAIT. 0: the database's lock_timeout_ms.
     pub lock_timeout_ms: i64,
-    /// Not 0: take no row locks before the commit, which is then a conflict if others were faster.
+    /// Not 0: take no row locks before the commit. The commit is a conflict if another transaction
+    /// was faster.
     pub optimistic: u32,
-    /// 0.
+    /// Must be 0.
     pub reserved: u32,
-    /// Ends lock waits from another thread, or NULL. The transaction keeps its own reference.
+    /// Token that ends lock waits from another thread, or NULL. The transaction keeps its own
+    /// reference.
     pub cancel: *const alluvium_lock_cancel,
 }
 
@@ -222,19 +236,20 @@ pub struct alluvium_cursor_options {
     pub start: *const c_void,
     /// Bytes of start.
     pub start_size: usize,
-    /// End, exclusive. NULL: the end of the keyspace.
+    /// End key, exclusive. NULL: the end of the keyspace.
     pub end: *const c_void,
     /// Bytes of end.
     pub end_size: usize,
-    /// Only keys that begin so; then start and end are NULL. NULL: any keys.
+    /// Prefix of all keys returned; start and end must then be NULL. NULL: any keys.
     pub prefix: *const c_void,
     /// Bytes of prefix.
     pub prefix_size: usize,
-    /// Not 0: only keys are wanted; values may be empty.
+    /// Not 0: return only keys; values may be empty.
     pub keys_only: usize,
 }
 
-// SAFETY: repr(C), the size first, integers, pointers and nullable functions; the assertions below find padding.
+// SAFETY: repr(C), the size first, integers, pointers and nullable functions; the assertions below
+// find padding.
 unsafe impl SizedStruct for alluvium_options {}
 // SAFETY: as above.
 unsafe impl SizedStruct for alluvium_keyspace_options {}
@@ -245,7 +260,7 @@ unsafe impl SizedStruct for alluvium_transaction_options {}
 // SAFETY: as above.
 unsafe impl SizedStruct for alluvium_cursor_options {}
 
-// What the fields take together. These sizes only ever grow.
+// Sums of the field sizes. These sizes only ever grow.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(
     size_of::<alluvium_options>() == 9 * 8 + 4 * 4 + 7 * 8
@@ -255,7 +270,7 @@ const _: () = assert!(
         && size_of::<alluvium_cursor_options>() == 8 * 8
 );
 
-/// `None` for the default.
+/// Converts a number; `None` means the default.
 fn durability(number: u32) -> Result<Option<Durability>> {
     Ok(match number {
         0 => None,
@@ -266,7 +281,7 @@ fn durability(number: u32) -> Result<Option<Durability>> {
     })
 }
 
-/// `None` for the default.
+/// Converts milliseconds; `None` means the default, and a negative number no wait.
 fn lock_timeout(ms: i64) -> Option<Duration> {
     match u64::try_from(ms) {
         Ok(0) => None,
@@ -435,7 +450,7 @@ impl alluvium_transaction_options {
 
 impl alluvium_cursor_options {
     pub(crate) unsafe fn to_engine(self) -> Result<CursorOptions> {
-        // SAFETY: the contract, for each pointer and the size behind it.
+        // SAFETY: the contract, for each pointer and its size.
         let [start, end, prefix] = unsafe {
             [
                 optional_bytes(self.start, self.start_size)?,

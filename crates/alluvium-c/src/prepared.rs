@@ -11,8 +11,8 @@ use crate::database::alluvium_database;
 use crate::error::{alluvium_code, alluvium_error};
 use crate::value::alluvium_list;
 
-/// A transaction that was prepared and waits for a decision. For one thread at a time. Freeing it decides nothing: the
-/// transaction stays prepared, also over a restart.
+/// A prepared transaction that waits for a decision. For one thread at a time. Freeing it decides
+/// nothing: the transaction stays prepared, also over a restart.
 pub struct alluvium_prepared(Option<PreparedTransaction>);
 
 impl alluvium_prepared {
@@ -26,7 +26,8 @@ impl alluvium_prepared {
     }
 }
 
-/// The ids of all prepared transactions without a decision, in order, those with a handle included.
+/// Gets the ids of all prepared transactions without a decision, sorted, as a list to be freed.
+/// Transactions with an open handle are included.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_prepared_list(
     database: Option<&alluvium_database>,
@@ -40,8 +41,9 @@ pub extern "C" fn alluvium_prepared_list(
     })
 }
 
-/// The handle of a prepared transaction: after a restart, or after an earlier handle was freed or its decision failed.
-/// ALLUVIUM_CODE_INVALID_ARGUMENT if there is none with this id, or another handle has it.
+/// Opens the handle of a prepared transaction: after a restart, or after an earlier handle was
+/// freed or its decision failed. ALLUVIUM_CODE_INVALID_ARGUMENT if no transaction has this id, or
+/// if another handle of it is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_prepared_take(
     database: Option<&alluvium_database>,
@@ -60,7 +62,8 @@ pub unsafe extern "C" fn alluvium_prepared_take(
     })
 }
 
-/// Its id, good until the decision or until it is freed; NULL after the decision. `size` may be NULL.
+/// Returns the id, valid until the decision or until the handle is freed; NULL after the decision.
+/// `size` may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_prepared_xid(
     prepared: Option<&alluvium_prepared>,
@@ -70,8 +73,9 @@ pub extern "C" fn alluvium_prepared_xid(
     lend(prepared.map(PreparedTransaction::xid), size)
 }
 
-/// Commits: its writes become visible together. After an error it stays prepared, and alluvium_prepared_take gives a
-/// handle to try again. This handle can only be freed after every answer.
+/// Commits: the transaction's writes become visible together. After an error the transaction stays
+/// prepared, and alluvium_prepared_take gives a handle for another attempt. After every result this
+/// handle can only be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_prepared_commit(
     prepared: Option<&mut alluvium_prepared>,
@@ -80,7 +84,7 @@ pub extern "C" fn alluvium_prepared_commit(
     call(error, || given(prepared, "prepared")?.take()?.commit())
 }
 
-/// Takes its writes back. Otherwise as alluvium_prepared_commit.
+/// Rolls back the transaction's writes. Otherwise like alluvium_prepared_commit.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_prepared_rollback(
     prepared: Option<&mut alluvium_prepared>,

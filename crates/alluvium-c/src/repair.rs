@@ -1,4 +1,4 @@
-//! Repair: what can be read of a damaged database, as a new one.
+//! Repair: copies the readable part of a damaged database into a new one.
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -13,31 +13,31 @@ use crate::error_list::alluvium_error_list;
 use crate::sized::{self, SizedStruct};
 use crate::value::{alluvium_list, alluvium_slice};
 
-/// What alluvium_repair saved and what it did not, in numbers.
+/// Numbers of the items that alluvium_repair saved or lost.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_repair_counts {
     /// sizeof(alluvium_repair_counts), set by the caller.
     pub struct_size: usize,
-    /// Places that could not be read.
+    /// Number of unreadable places.
     pub damages: u64,
-    /// Ranges of keys in which entries of a table are lost.
+    /// Key ranges in which a table has lost entries.
     pub lost: u64,
-    /// Tables copied as they were.
+    /// Tables copied unchanged.
     pub tables_copied: u64,
-    /// Tables of which the good blocks were saved.
+    /// Tables saved in part: their good blocks.
     pub tables_salvaged: u64,
-    /// Tables of which nothing was saved.
+    /// Tables without any saved block.
     pub tables_lost: u64,
-    /// Commits of the log that were made again.
+    /// Commits replayed from the log.
     pub commits_replayed: u64,
-    /// Operations of the log on keyspaces that the readable part of the manifest does not know.
+    /// Operations in the log on keyspaces that are missing in the readable part of the manifest.
     pub unknown_operations: u64,
     /// Table files that the readable part of the manifest does not name.
     pub unnamed_tables: u64,
 }
 
-/// Keys around entries that are lost. What it points to lives as long as the report.
+/// Bounds of the keys of lost entries. Everything it points to lives as long as the report.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_lost_range {
@@ -47,9 +47,9 @@ pub struct alluvium_lost_range {
     pub keyspace: alluvium_slice,
     /// The name of the table's file.
     pub table: alluvium_slice,
-    /// No key below this one is concerned.
+    /// Lower bound of the lost keys, inclusive.
     pub from: alluvium_slice,
-    /// No key above this one is concerned.
+    /// Upper bound of the lost keys, inclusive.
     pub to: alluvium_slice,
 }
 
@@ -63,17 +63,18 @@ const _: () = assert!(
     size_of::<alluvium_repair_counts>() == 9 * 8 && size_of::<alluvium_lost_range>() == 8 + 4 * 16
 );
 
-/// What alluvium_repair saved and what it did not.
+/// Report of alluvium_repair.
 pub struct alluvium_repair_report {
     report: RepairReport,
     damages: alluvium_error_list,
     unnamed_tables: alluvium_list,
 }
 
-/// Saves what can be read of the database in `source` as a new database at `target`, which must not exist and whose parent
-/// must. `source` must not be open for writing, and is not changed. Durable when the call returns. The report says what is
-/// lost: where rows of a newer table are, older versions of their keys may be seen again. After an error nothing is left at
-/// the target: ALLUVIUM_CODE_CORRUPTION if no manifest can be read.
+/// Saves the readable part of the database in `source` as a new database at `target`, which must
+/// not exist; its parent must exist. `source` must not be open for writing, and is not changed.
+/// Durable when the call returns. The report lists the losses: where rows of a newer table are
+/// lost, older versions of their keys may become visible again. After an error nothing is left at
+/// the target. ALLUVIUM_CODE_CORRUPTION if no manifest can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_repair(
     source: *const c_char,
@@ -98,7 +99,7 @@ pub unsafe extern "C" fn alluvium_repair(
     })
 }
 
-/// Whether everything was saved that the database is known to have held; false for NULL.
+/// Returns true if all known contents of the database were saved; false for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_repair_report_is_complete(
     report: Option<&alluvium_repair_report>,
@@ -106,7 +107,7 @@ pub extern "C" fn alluvium_repair_report_is_complete(
     report.is_some_and(|report| report.report.is_complete())
 }
 
-/// Fills `counts`, whose struct_size must be set.
+/// Fills `counts`; its struct_size must be set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_repair_report_counts(
     report: Option<&alluvium_repair_report>,
@@ -131,7 +132,8 @@ pub unsafe extern "C" fn alluvium_repair_report_counts(
     })
 }
 
-/// Everything that could not be read, by file and offset: part of the report. NULL for NULL.
+/// Returns the list of everything that could not be read, by file and offset; it is part of the
+/// report. NULL for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_repair_report_damages(
     report: Option<&alluvium_repair_report>,
@@ -139,8 +141,8 @@ pub extern "C" fn alluvium_repair_report_damages(
     report.map(|report| &report.damages)
 }
 
-/// Fills `range`, whose struct_size must be set, with the lost range of this index, counted from 0.
-/// ALLUVIUM_CODE_INVALID_ARGUMENT if there are not so many.
+/// Fills `range` (its struct_size must be set) with the lost range at this index, counted from 0.
+/// ALLUVIUM_CODE_INVALID_ARGUMENT if the index is out of range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_repair_report_lost(
     report: Option<&alluvium_repair_report>,
@@ -163,8 +165,9 @@ pub unsafe extern "C" fn alluvium_repair_report_lost(
     })
 }
 
-/// The names of table files that the readable part of the manifest does not name: part of the report. Usually left of an
-/// interrupted merge; where edits of the manifest are lost they may hold rows, which were not saved. NULL for NULL.
+/// Returns the names of table files that the readable part of the manifest does not name; the list
+/// is part of the report. They usually come from an interrupted compaction. If edits of the
+/// manifest are lost, they may hold rows, and these were not saved. NULL for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_repair_report_unnamed_tables(
     report: Option<&alluvium_repair_report>,

@@ -1,8 +1,9 @@
 //! Structs that begin with their size, so that later versions can add fields at the end.
 //!
-//! The caller says how much of the struct its header knows. A shorter one than ours has zeros for the rest, and zero
-//! means the default in every field. Of a longer one the part that we do not know must be zero: the caller asks for
-//! something that this library cannot do. Structs that are filled for the caller follow the same rule.
+//! The caller's size gives the part of the struct that its header defines. If it is shorter than
+//! ours, the missing fields are zero, and zero means the default in every field. If it is longer,
+//! the unknown part must be zero: otherwise the caller asks for a feature that this library does
+//! not have. Structs filled for the caller follow the same rule.
 
 use std::mem::MaybeUninit;
 
@@ -14,11 +15,12 @@ use crate::borrow::invalid;
 ///
 /// # Safety
 ///
-/// It is `repr(C)`, its first field is a `usize`, each field may have any bits or at least those that C gives a field of
-/// that type, zero among them, and there is no padding.
+/// It is `repr(C)` without padding, and its first field is a `usize`. Each field may have any bits,
+/// or at least all bits that C gives a field of its type, zero among them.
 pub(crate) unsafe trait SizedStruct: Copy {}
 
-/// Nobody's struct is larger; what claims to be is not initialized.
+/// Upper limit of `struct_size`: no struct is larger, so a larger number means that the field is
+/// not initialized.
 const SIZE_MAX: usize = 4096;
 
 fn checked_size(size: usize) -> Result<usize> {
@@ -28,12 +30,12 @@ fn checked_size(size: usize) -> Result<usize> {
     }
 }
 
-/// The caller's struct; all zeros for NULL.
+/// Returns a copy of the caller's struct; all zeros for NULL.
 pub(crate) unsafe fn read<T: SizedStruct>(given: *const T) -> Result<T> {
     let mut own = MaybeUninit::<T>::zeroed();
     if !given.is_null() {
-        // SAFETY: the contract: the size is there, and as many bytes as it says, initialized. `own` is another object
-        // with room for the part that is copied.
+        // SAFETY: the contract: the size is there, and as many bytes as it says are initialized.
+        // `own` is another object with room for the copied part.
         unsafe {
             let size = checked_size(given.cast::<usize>().read_unaligned())?;
             let known = size.min(size_of::<T>());
@@ -47,11 +49,11 @@ pub(crate) unsafe fn read<T: SizedStruct>(given: *const T) -> Result<T> {
             }
         }
     }
-    // SAFETY: zeros and what C gave the fields are good for a `SizedStruct`.
+    // SAFETY: zeros and the bits that C gave the fields are valid for a `SizedStruct`.
     Ok(unsafe { own.assume_init() })
 }
 
-/// Says early whether [`write`] will take the caller's struct; NULL is fine here.
+/// Checks in advance that [`write`] will accept the caller's struct; NULL is accepted here.
 pub(crate) unsafe fn check<T: SizedStruct>(place: *const T) -> Result<()> {
     if place.is_null() {
         return Ok(());
@@ -60,13 +62,14 @@ pub(crate) unsafe fn check<T: SizedStruct>(place: *const T) -> Result<()> {
     checked_size(unsafe { place.cast::<usize>().read_unaligned() }).map(drop)
 }
 
-/// Fills the caller's struct as far as its size says, with zeros where it has more fields. The size stays.
+/// Fills the caller's struct up to its size; fields unknown to this library become zero. The size
+/// stays unchanged.
 pub(crate) unsafe fn write<T: SizedStruct>(place: *mut T, value: &T) -> Result<()> {
     if place.is_null() {
         return Err(invalid("the place for the result is NULL"));
     }
-    // SAFETY: the contract: the size is there, and as many bytes as it says are the caller's to be written. `value` is
-    // another object without padding, so all its bytes are initialized.
+    // SAFETY: the contract: the size is there, and as many bytes as it says may be written. `value`
+    // is another object without padding, so all its bytes are initialized.
     unsafe {
         let size = checked_size(place.cast::<usize>().read_unaligned())?;
         let start = place.cast::<u8>();
@@ -78,7 +81,7 @@ pub(crate) unsafe fn write<T: SizedStruct>(place: *mut T, value: &T) -> Result<(
     Ok(())
 }
 
-/// As [`write`], and nothing for NULL.
+/// Like [`write`]; does nothing for NULL.
 pub(crate) unsafe fn write_if_given<T: SizedStruct>(place: *mut T, value: &T) -> Result<()> {
     if place.is_null() {
         return Ok(());
@@ -117,7 +120,7 @@ mod tests {
     #[test]
     fn a_shorter_struct_has_zeros_for_the_rest() {
         let older = known(8);
-        // SAFETY: a whole struct, of which less is read.
+        // SAFETY: a whole struct; only its first part is read.
         let read = unsafe { read(&raw const older) };
         assert_eq!(read.map(|r| r.first).ok(), Some(0));
     }
@@ -127,7 +130,7 @@ mod tests {
         let known = known(24);
         for (second, fine) in [(0, true), (1, false)] {
             let newer = Newer { known, second };
-            // SAFETY: the struct has the size that it says.
+            // SAFETY: the struct has the size in its first field.
             let read = unsafe { read((&raw const newer).cast::<Known>()) };
             assert_eq!(read.is_ok(), fine);
         }
@@ -137,7 +140,7 @@ mod tests {
     fn sizes_that_no_struct_has_are_refused() {
         for size in [0, 7, 4097, usize::MAX] {
             let own = known(size);
-            // SAFETY: the size is refused before anything behind it is read.
+            // SAFETY: the size is refused before anything after it is read.
             assert!(unsafe { read(&raw const own) }.is_err());
         }
     }
@@ -149,7 +152,7 @@ mod tests {
             struct_size: 16,
             first: 9,
         };
-        // SAFETY: a whole struct, of which less is written.
+        // SAFETY: a whole struct; only its first part is written.
         unsafe { write(&raw mut older, &value) }.expect("the size is fine");
         assert_eq!(older, known(8));
         let (mut newer, second) = (known(24), 5);
@@ -158,7 +161,7 @@ mod tests {
             known: newer,
             second,
         };
-        // SAFETY: the struct has the size that it says.
+        // SAFETY: the struct has the size in its first field.
         unsafe { write((&raw mut newer).cast::<Known>(), &value) }.expect("the size is fine");
         assert_eq!((newer.known.first, newer.second), (9, 0));
         assert_eq!(newer.known.struct_size, 24);

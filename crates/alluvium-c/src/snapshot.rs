@@ -12,10 +12,10 @@ use crate::error::{alluvium_code, alluvium_error};
 use crate::keyspace::{Values, alluvium_keyspace};
 use crate::value::{alluvium_slice, alluvium_value};
 
-/// A fixed read point. Keeps the database open and the versions that it may still read.
+/// A fixed read point. Keeps the database open, and the versions that it may still read.
 pub struct alluvium_snapshot(pub(crate) Snapshot);
 
-/// A snapshot of the newest commit that is visible now.
+/// Opens a snapshot of the newest commit that is visible now.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_snapshot_open(
     database: Option<&alluvium_database>,
@@ -30,7 +30,7 @@ pub extern "C" fn alluvium_snapshot_open(
     })
 }
 
-/// Another handle of the same snapshot, to be freed too; NULL for NULL.
+/// Returns another handle of the same snapshot, to be freed too; NULL for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_snapshot_clone(
     snapshot: Option<&alluvium_snapshot>,
@@ -38,19 +38,19 @@ pub extern "C" fn alluvium_snapshot_clone(
     snapshot.map(|snapshot| Box::new(alluvium_snapshot(snapshot.0.clone())))
 }
 
-/// The number of the commit that it shows; 0 for NULL.
+/// Returns the number of the commit that the snapshot shows; 0 for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_snapshot_seqno(snapshot: Option<&alluvium_snapshot>) -> u64 {
     snapshot.map_or(0, |snapshot| snapshot.0.seqno())
 }
 
-/// Frees a snapshot. Its cursors stay good.
+/// Frees a snapshot. Its cursors stay valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_snapshot_free(snapshot: Option<Box<alluvium_snapshot>>) {
     quietly(|| drop(snapshot));
 }
 
-/// The value of a key as of the snapshot, to be freed; NULL if there is none.
+/// Gets the value of a key as of the snapshot, to be freed; NULL if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_snapshot_get(
     snapshot: Option<&alluvium_snapshot>,
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn alluvium_snapshot_get_into(
     })
 }
 
-/// The values of several keys as of the snapshot: see alluvium_keyspace_multi_get.
+/// Gets the values of several keys as of the snapshot: see alluvium_keyspace_multi_get.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_snapshot_multi_get(
     snapshot: Option<&alluvium_snapshot>,

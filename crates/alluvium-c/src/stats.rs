@@ -11,7 +11,7 @@ use crate::error::{alluvium_code, alluvium_error};
 use crate::keyspace::{alluvium_keyspace, name_within};
 use crate::sized::{self, SizedStruct};
 
-/// What takes the memory budget of a database, in bytes.
+/// Use of a database's memory budget, in bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_memory_use {
@@ -21,25 +21,25 @@ pub struct alluvium_memory_use {
     pub cache_bytes: u64,
     /// Fences, filters and other metadata of open tables.
     pub table_bytes: u64,
-    /// Buffers of flushes, merges, ingests and bulk loads.
+    /// Buffers of flushes, compactions, ingests and bulk loads.
     pub job_bytes: u64,
     /// Writes and locks of open transactions; those below 64 KiB are not counted.
     pub transaction_bytes: u64,
-    /// Batches and commits on their way; those below 64 KiB are not counted.
+    /// Batches and commits in progress; those below 64 KiB are not counted.
     pub commit_bytes: u64,
     /// Prepared transactions.
     pub prepared_bytes: u64,
-    /// All of it.
+    /// Sum of the fields above.
     pub total_bytes: u64,
 }
 
-/// Sizes and counters of a database. Counters count from its opening.
+/// Sizes and counters of a database. Counters start at its opening.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_stats {
     /// sizeof(alluvium_stats), set by the caller.
     pub struct_size: usize,
-    /// Keyspaces.
+    /// Number of keyspaces.
     pub keyspaces: u64,
     /// Bytes of memtables waiting for their flush.
     pub sealed_bytes: u64,
@@ -47,40 +47,41 @@ pub struct alluvium_stats {
     pub cache_used_bytes: u64,
     /// Block reads answered by the cache.
     pub cache_hits: u64,
-    /// Block reads that read a file.
+    /// Block reads that had to read a file.
     pub cache_misses: u64,
     /// Flushes installed.
     pub flushes: u64,
-    /// Merges installed.
+    /// Compactions installed.
     pub compactions: u64,
-    /// Bytes of tables written by flushes, merges and ingests.
+    /// Bytes of tables written by flushes, compactions and ingests.
     pub table_bytes_written: u64,
     /// Bytes of tables that ingests installed.
     pub ingested_bytes: u64,
     /// Versions dropped because a newer one hid them from every reader.
     pub versions_shadowed: u64,
-    /// Inserts that met their delete above the last level.
+    /// Inserts canceled by their delete above the last level.
     pub pairs_cancelled: u64,
     /// Tombstones dropped at the last level.
     pub tombstones_dropped: u64,
     /// Commits that admission control delayed.
     pub delayed_commits: u64,
-    /// Their delays together, in microseconds.
+    /// Sum of these delays, in microseconds.
     pub delay_us: u64,
-    /// Commits that met the hard memory ceiling. Should be 0.
+    /// Commits that reached the hard memory ceiling. Should be 0.
     pub ceiling_waits: u64,
-    /// What takes the memory budget.
+    /// Use of the memory budget.
     pub memory: alluvium_memory_use,
-    /// How often a cursor at rest was made to let go of memtables and tables that a flush or merge had replaced.
+    /// Number of times that an idle cursor had to release memtables and tables replaced by a flush
+    /// or compaction.
     pub cursors_released: u64,
-    /// Bytes of log segments that recovery needs no more and that stay for streams of changes.
+    /// Bytes of log segments that recovery no longer needs, kept for streams of changes.
     pub change_log_bytes: u64,
-    /// Rows that transactions and prepared transactions have locked now.
+    /// Rows locked now by transactions and prepared transactions.
     pub row_locks: u64,
     /// Jumps of the wall clock by more than a day.
     pub clock_jumps: u64,
-    /// The last confirmed time, in milliseconds since 1970: compactions drop only rows that had expired by then. 0 where no
-    /// time was confirmed yet, and where no keyspace has rows that expire.
+    /// The last confirmed time, in milliseconds since 1970: compactions drop only rows that had
+    /// expired by then. 0 if no time was confirmed yet, or if no keyspace has rows that expire.
     pub confirmed_time_ms: u64,
 }
 
@@ -90,21 +91,21 @@ pub struct alluvium_stats {
 pub struct alluvium_keyspace_stats {
     /// sizeof(alluvium_keyspace_stats), set by the caller.
     pub struct_size: usize,
-    /// Bytes of its memtables.
+    /// Bytes of the keyspace's memtables.
     pub memtable_bytes: u64,
-    /// Key ranges that it is divided into.
+    /// Groups: the key ranges of the keyspace with their own tables.
     pub groups: u64,
-    /// Tables not yet merged into the last level.
+    /// Tables above the last level.
     pub upper_tables: u64,
-    /// Their bytes.
+    /// Bytes of the upper tables.
     pub upper_bytes: u64,
     /// Tables of the last level.
     pub last_tables: u64,
-    /// Their bytes.
+    /// Bytes of the tables of the last level.
     pub last_bytes: u64,
-    /// Entries in tables, all versions and tombstones counted.
+    /// Entries in tables, including all versions and tombstones.
     pub table_entries: u64,
-    /// About how many rows it has.
+    /// Estimated number of rows.
     pub rows_estimate: u64,
 }
 
@@ -117,7 +118,7 @@ unsafe impl SizedStruct for alluvium_keyspace_stats {}
 const _: () =
     assert!(size_of::<alluvium_stats>() == 29 * 8 && size_of::<alluvium_keyspace_stats>() == 9 * 8);
 
-/// Fills `stats`, whose struct_size must be set.
+/// Fills `stats`; its struct_size must be set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_get_stats(
     database: Option<&alluvium_database>,
@@ -168,7 +169,7 @@ fn memory_use(now: &MemoryUse) -> alluvium_memory_use {
     }
 }
 
-/// Fills `stats`, whose struct_size must be set, with the sizes of a keyspace of this database.
+/// Fills `stats` (its struct_size must be set) with the sizes of a keyspace of this database.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_get_stats(
     database: Option<&alluvium_database>,

@@ -1,4 +1,4 @@
-//! Transactions: their beginning and end, savepoints, and tokens that end lock waits.
+//! Transactions: begin and end, savepoints, and tokens that end lock waits.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -13,18 +13,19 @@ use crate::options::alluvium_transaction_options;
 use crate::prepared::alluvium_prepared;
 use crate::sized;
 
-/// Reads and writes that become visible together. For one thread at a time; freeing it takes back what was not
-/// committed. After its end, by a commit, a rollback or a prepare, it can only be freed.
+/// Reads and writes that become visible together. For one thread at a time; freeing it rolls back
+/// everything not committed. After its end, by a commit, a rollback or a prepare, it can only be
+/// freed.
 pub struct alluvium_transaction {
-    /// `None` after its end.
+    /// `None` after the end of the transaction.
     running: Option<Transaction>,
-    /// Those that can be rolled back to, with their numbers, which rise.
+    /// Savepoints that can be rolled back to, each with its number, in ascending order.
     savepoints: Vec<(u64, Savepoint)>,
     next_savepoint: u64,
 }
 
 impl alluvium_transaction {
-    /// The transaction, unless it has ended.
+    /// Returns the transaction; an error if it has ended.
     pub(crate) fn running(&self) -> Result<&Transaction> {
         self.running.as_ref().ok_or_else(|| invalid(ENDED))
     }
@@ -51,7 +52,7 @@ pub unsafe extern "C" fn alluvium_begin(
     transaction: Option<&mut MaybeUninit<*mut alluvium_transaction>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    // SAFETY: the contract of the crate, for the struct and for what it points to.
+    // SAFETY: the contract of the crate, for the struct and for everything it points to.
     let options = unsafe { sized::read(options).and_then(|options| options.to_engine()) };
     call(error, || {
         let slot = slot(transaction)?;
@@ -65,9 +66,9 @@ pub unsafe extern "C" fn alluvium_begin(
     })
 }
 
-/// Commits. The transaction has ended after every answer, after an error by a rollback, and must still be freed.
-/// ALLUVIUM_CODE_CONFLICT, of a serializable or optimistic one: run it again. An optimistic one gets it also where it has
-/// only read for update.
+/// Commits. The transaction has ended after every result, after an error by a rollback, and must
+/// still be freed. ALLUVIUM_CODE_CONFLICT for a serializable or optimistic transaction: run it
+/// again. An optimistic transaction gets it even if it has only read for update.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_transaction_commit(
     transaction: Option<&mut alluvium_transaction>,
@@ -76,7 +77,7 @@ pub extern "C" fn alluvium_transaction_commit(
     call(error, || given(transaction, "transaction")?.end()?.commit())
 }
 
-/// Takes everything back. Freeing the transaction does the same.
+/// Rolls back all writes of the transaction. Freeing the transaction does the same.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_transaction_rollback(
     transaction: Option<&mut alluvium_transaction>,
@@ -88,8 +89,9 @@ pub extern "C" fn alluvium_transaction_rollback(
     })
 }
 
-/// Prepares the transaction under an id of at most ALLUVIUM_XID_BYTES_MAX bytes: its writes are durable when this returns
-/// and visible after alluvium_prepared_commit. The transaction has ended after every answer, after an error by a rollback.
+/// Prepares the transaction under an id of at most ALLUVIUM_XID_BYTES_MAX bytes. Its writes are
+/// durable when this returns and visible after alluvium_prepared_commit. The transaction has ended
+/// after every result, after an error by a rollback.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_prepare(
     transaction: Option<&mut alluvium_transaction>,
@@ -109,7 +111,8 @@ pub unsafe extern "C" fn alluvium_transaction_prepare(
     })
 }
 
-/// Marks a point to which alluvium_transaction_rollback_to can return. Numbers rise within a transaction.
+/// Sets a savepoint for alluvium_transaction_rollback_to. Its number is larger than those of
+/// earlier savepoints of the transaction.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_transaction_savepoint(
     transaction: Option<&mut alluvium_transaction>,
@@ -127,7 +130,8 @@ pub extern "C" fn alluvium_transaction_savepoint(
     })
 }
 
-/// Takes back everything since the savepoint: writes, locks, later savepoints. The savepoint itself stays.
+/// Rolls back everything since the savepoint: writes, locks, later savepoints. The savepoint itself
+/// stays.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_transaction_rollback_to(
     transaction: Option<&mut alluvium_transaction>,
@@ -145,7 +149,8 @@ pub extern "C" fn alluvium_transaction_rollback_to(
     })
 }
 
-/// Forgets a savepoint and later ones; their changes stay. One that is forgotten already is none.
+/// Releases a savepoint and all later ones; their changes stay. Succeeds also for a savepoint that
+/// was already released.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_transaction_release(
     transaction: Option<&mut alluvium_transaction>,
@@ -169,16 +174,16 @@ pub extern "C" fn alluvium_transaction_free(transaction: Option<Box<alluvium_tra
     quietly(|| drop(transaction));
 }
 
-/// Ends the lock waits of transactions from another thread. Once cancelled it stays so.
+/// Token that ends the lock waits of transactions from another thread. Cancellation is permanent.
 pub struct alluvium_lock_cancel(pub(crate) LockCancel);
 
-/// A token that is not cancelled. Never NULL.
+/// Returns a token that is not canceled. Never NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_lock_cancel_new() -> Box<alluvium_lock_cancel> {
     Box::new(alluvium_lock_cancel(LockCancel::new()))
 }
 
-/// Ends the waits with this token, now and later. They fail with ALLUVIUM_CODE_CANCELLED.
+/// Cancels the token: lock waits with it, present and later, fail with ALLUVIUM_CODE_CANCELLED.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_lock_cancel_cancel(cancel: Option<&alluvium_lock_cancel>) {
     quietly(|| {
@@ -188,13 +193,13 @@ pub extern "C" fn alluvium_lock_cancel_cancel(cancel: Option<&alluvium_lock_canc
     });
 }
 
-/// Whether it was cancelled.
+/// Returns true if the token was canceled; false for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_lock_cancel_is_cancelled(cancel: Option<&alluvium_lock_cancel>) -> bool {
     cancel.is_some_and(|cancel| cancel.0.is_cancelled())
 }
 
-/// Frees a token. Transactions that have it keep what they need of it.
+/// Frees a token. Transactions that use it keep their own reference.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_lock_cancel_free(cancel: Option<Box<alluvium_lock_cancel>>) {
     quietly(|| drop(cancel));

@@ -11,7 +11,8 @@ use crate::options::lock_mode;
 use crate::transaction::alluvium_transaction;
 use crate::value::{alluvium_slice, alluvium_value};
 
-/// The value of a key as the transaction sees it, its own writes included, to be freed; NULL if there is none.
+/// Gets the value of a key as the transaction sees it, its own writes included, to be freed; NULL
+/// if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_get(
     transaction: Option<&alluvium_transaction>,
@@ -33,7 +34,8 @@ pub unsafe extern "C" fn alluvium_transaction_get(
     })
 }
 
-/// Copies the value of a key as the transaction sees it, its own writes included into a buffer: see alluvium_keyspace_get_into.
+/// Copies the value of a key as the transaction sees it, its own writes included, into a buffer:
+/// see alluvium_keyspace_get_into.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_get_into(
     transaction: Option<&alluvium_transaction>,
@@ -63,7 +65,8 @@ pub unsafe extern "C" fn alluvium_transaction_get_into(
     })
 }
 
-/// The values of several keys as the transaction sees them, its own writes included: see alluvium_keyspace_multi_get.
+/// Gets the values of several keys as the transaction sees them, its own writes included: see
+/// alluvium_keyspace_multi_get.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_multi_get(
     transaction: Option<&alluvium_transaction>,
@@ -86,9 +89,10 @@ pub unsafe extern "C" fn alluvium_transaction_multi_get(
     })
 }
 
-/// As alluvium_transaction_get, with an exclusive lock on the row, also where it does not exist. ALLUVIUM_CODE_DEADLOCK or
-/// ALLUVIUM_CODE_LOCK_TIMEOUT from the lock; ALLUVIUM_CODE_CONFLICT when the row changed since the beginning, unless the
-/// isolation is read committed.
+/// Like alluvium_transaction_get, with an exclusive lock on the row, even if the row does not
+/// exist. ALLUVIUM_CODE_DEADLOCK or ALLUVIUM_CODE_LOCK_TIMEOUT from the lock.
+/// ALLUVIUM_CODE_CONFLICT if the row changed since the transaction began, unless the isolation is
+/// read committed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_get_for_update(
     transaction: Option<&alluvium_transaction>,
@@ -111,8 +115,8 @@ pub unsafe extern "C" fn alluvium_transaction_get_for_update(
     })
 }
 
-/// Locks a row without reading it, also where it does not exist. `mode` is an alluvium_lock_mode. Errors as
-/// alluvium_transaction_get_for_update.
+/// Locks a row without reading it, even if the row does not exist. `mode` is an alluvium_lock_mode.
+/// Errors as for alluvium_transaction_get_for_update.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_lock(
     transaction: Option<&alluvium_transaction>,
@@ -132,8 +136,9 @@ pub unsafe extern "C" fn alluvium_transaction_lock(
     })
 }
 
-/// Writes a value under a key, whether or not the key exists, and locks the row. Errors as
-/// alluvium_transaction_get_for_update; ALLUVIUM_CODE_TRANSACTION_TOO_LARGE above transaction_bytes.
+/// Writes a value under a key, even if the key exists, and locks the row. Errors as for
+/// alluvium_transaction_get_for_update; ALLUVIUM_CODE_TRANSACTION_TOO_LARGE above
+/// transaction_bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_put(
     transaction: Option<&alluvium_transaction>,
@@ -155,7 +160,7 @@ pub unsafe extern "C" fn alluvium_transaction_put(
     })
 }
 
-/// As alluvium_transaction_put, gone from `until_ms` on (milliseconds since 1970).
+/// Like alluvium_transaction_put; the row expires at `until_ms` (milliseconds since 1970).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_put_until(
     transaction: Option<&alluvium_transaction>,
@@ -179,7 +184,8 @@ pub unsafe extern "C" fn alluvium_transaction_put_until(
     })
 }
 
-/// Writes a key that the caller knows to be absent, and locks the row: see alluvium_keyspace_insert.
+/// Writes a key that the caller knows to be absent, and locks the row: see
+/// alluvium_keyspace_insert.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_insert(
     transaction: Option<&alluvium_transaction>,
@@ -201,7 +207,7 @@ pub unsafe extern "C" fn alluvium_transaction_insert(
     })
 }
 
-/// Removes a key, whether or not it exists, and locks the row.
+/// Removes a key, even if it does not exist, and locks the row.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_delete(
     transaction: Option<&alluvium_transaction>,
@@ -219,8 +225,8 @@ pub unsafe extern "C" fn alluvium_transaction_delete(
     })
 }
 
-/// Removes every key from `start` (inclusive) to `end` (exclusive) when the transaction commits, without locks and conflict
-/// checks.
+/// Removes every key from `start` (inclusive) to `end` (exclusive) when the transaction commits,
+/// without locks or conflict checks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_delete_range(
     transaction: Option<&alluvium_transaction>,
@@ -242,7 +248,8 @@ pub unsafe extern "C" fn alluvium_transaction_delete_range(
     })
 }
 
-/// Removes every key that begins with `prefix` when the transaction commits: see alluvium_transaction_delete_range.
+/// Removes every key that begins with `prefix` when the transaction commits: see
+/// alluvium_transaction_delete_range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_delete_prefix(
     transaction: Option<&alluvium_transaction>,
@@ -260,7 +267,8 @@ pub unsafe extern "C" fn alluvium_transaction_delete_prefix(
     })
 }
 
-/// Writes without a row lock or conflict check: for changes that something else serialises already.
+/// Writes a value without a row lock or conflict check. Use it only if the caller already
+/// serializes these changes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_put_untracked(
     transaction: Option<&alluvium_transaction>,
@@ -281,7 +289,8 @@ pub unsafe extern "C" fn alluvium_transaction_put_untracked(
     })
 }
 
-/// As alluvium_transaction_put_untracked for alluvium_transaction_insert.
+/// Like alluvium_transaction_insert, without a row lock or conflict check: see
+/// alluvium_transaction_put_untracked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_insert_untracked(
     transaction: Option<&alluvium_transaction>,
@@ -302,7 +311,8 @@ pub unsafe extern "C" fn alluvium_transaction_insert_untracked(
     })
 }
 
-/// As alluvium_transaction_put_untracked for alluvium_transaction_delete.
+/// Like alluvium_transaction_delete, without a row lock or conflict check: see
+/// alluvium_transaction_put_untracked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_delete_untracked(
     transaction: Option<&alluvium_transaction>,

@@ -1,4 +1,4 @@
-//! Bytes that callers get: values that outlive the call that found them, and lists of names.
+//! Bytes returned to callers: values that outlive the call, and lists of names.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -8,18 +8,18 @@ use alluvium::Value;
 use crate::borrow::lend;
 use crate::call::quietly;
 
-/// Bytes with their size. NULL is good for no bytes.
+/// Bytes with their size. NULL is valid for no bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_slice {
     /// The bytes.
     pub data: *const c_void,
-    /// How many.
+    /// Number of bytes.
     pub size: usize,
 }
 
 impl alluvium_slice {
-    /// Bytes of this library's, for the caller to read: never NULL.
+    /// Returns bytes of this library for the caller to read: never NULL.
     pub(crate) fn lent(bytes: &[u8]) -> alluvium_slice {
         alluvium_slice {
             data: lend(Some(bytes), None).cast(),
@@ -27,7 +27,7 @@ impl alluvium_slice {
         }
     }
 
-    /// No bytes, and NULL.
+    /// Returns NULL with size 0.
     pub(crate) fn none() -> alluvium_slice {
         alluvium_slice {
             data: std::ptr::null(),
@@ -39,7 +39,8 @@ impl alluvium_slice {
 /// A value that stays readable until it is freed, also after the database is closed.
 pub struct alluvium_value(pub(crate) Value);
 
-/// The bytes of a value, good until it is freed; never NULL but for NULL. `size` may be NULL.
+/// Returns the bytes of a value, valid until the value is freed; NULL only for NULL. `size` may be
+/// NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_value_data(
     value: Option<&alluvium_value>,
@@ -48,7 +49,8 @@ pub extern "C" fn alluvium_value_data(
     lend(value.map(|value| &value.0[..]), size)
 }
 
-/// Another handle of the same value, to be freed too; NULL for NULL. A large value is not copied.
+/// Returns another handle of the same value, to be freed too; NULL for NULL. A large value is not
+/// copied.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_value_clone(
     value: Option<&alluvium_value>,
@@ -65,14 +67,14 @@ pub extern "C" fn alluvium_value_free(value: Option<Box<alluvium_value>>) {
 /// A list of byte strings.
 pub struct alluvium_list(pub(crate) Vec<Vec<u8>>);
 
-/// How many strings it has.
+/// Returns the number of strings in the list; 0 for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_list_count(list: Option<&alluvium_list>) -> usize {
     list.map_or(0, |list| list.0.len())
 }
 
-/// The string with this index, counted from 0, not ended by a zero byte; NULL if there are not so many. It lives as long
-/// as the list. `size` may be NULL.
+/// Returns the string at this index, counted from 0, without a terminating zero byte; NULL if the
+/// index is out of range. It lives as long as the list. `size` may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_list_item(
     list: Option<&alluvium_list>,

@@ -1,4 +1,4 @@
-//! Verification: every file of an open database is read and checked.
+//! Verification: reads and checks every file of an open database.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -19,38 +19,39 @@ use crate::value::alluvium_slice;
 pub struct alluvium_verify_options {
     /// sizeof(alluvium_verify_options).
     pub struct_size: usize,
-    /// Called with the bytes of each piece that was read, on the thread of the call and under no lock: it may wait so as
-    /// to limit the rate, and call the database. It must neither throw nor jump out. NULL: no pauses.
+    /// Called with the number of bytes after each read, on the thread of the call and under no
+    /// lock. It may wait to limit the rate, and may call the database. It must neither throw nor
+    /// jump out. NULL: no pauses.
     pub pause: Option<unsafe extern "C" fn(context: *mut c_void, bytes: u64)>,
     /// Passed to pause.
     pub pause_context: *mut c_void,
 }
 
-/// What alluvium_verify has read and found, in numbers.
+/// Counts of the data read and the damage found by alluvium_verify.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_verify_counts {
     /// sizeof(alluvium_verify_counts), set by the caller.
     pub struct_size: usize,
-    /// Files that are damaged or cannot be read, those included that are not listed.
+    /// Files that are damaged or cannot be read, listed or not.
     pub damage_count: u64,
-    /// Inserts over live rows that merges have not folded yet, those included that are not listed.
+    /// Inserts over live rows that compactions have not folded yet, listed or not.
     pub wrong_insert_count: u64,
-    /// Groups of tables whose inserts were not looked at, because a table of theirs is damaged.
+    /// Groups with unchecked inserts, because one of their tables is damaged.
     pub groups_skipped: u64,
-    /// Table files read.
+    /// Number of table files read.
     pub tables: u64,
-    /// Entries in them.
+    /// Number of entries in them.
     pub entries: u64,
-    /// Log segments read.
+    /// Number of log segments read.
     pub log_segments: u64,
-    /// Records in them.
+    /// Number of records in them.
     pub log_records: u64,
-    /// Bytes read of all files.
+    /// Bytes read from all files.
     pub bytes: u64,
 }
 
-/// An insert of a key that was there: after its delete the older value may come back.
+/// An insert of a key that existed: after its delete the older value may come back.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_wrong_insert {
@@ -62,11 +63,12 @@ pub struct alluvium_wrong_insert {
     pub key: alluvium_slice,
     /// The commit that inserted it.
     pub seqno: u64,
-    /// The commit that wrote the older value; 0 where that is so old that its number is no longer kept.
+    /// The commit that wrote the older value; 0 if it is so old that its number is no longer kept.
     pub older_seqno: u64,
 }
 
-// SAFETY: repr(C), the size first, a pointer and a nullable function; the assertion below finds padding.
+// SAFETY: repr(C), the size first, a pointer and a nullable function; the assertion below finds
+// padding.
 unsafe impl SizedStruct for alluvium_verify_options {}
 // SAFETY: as above, integers only.
 unsafe impl SizedStruct for alluvium_verify_counts {}
@@ -80,14 +82,15 @@ const _: () = assert!(
         && size_of::<alluvium_wrong_insert>() == 8 + 2 * 16 + 2 * 8
 );
 
-/// What alluvium_verify found. It does not keep the database open.
+/// Report of alluvium_verify. It does not keep the database open.
 pub struct alluvium_verify_report {
     report: VerifyReport,
     damages: alluvium_error_list,
 }
 
-/// Reads every file of an open database and checks it, and goes on after the first damage; what is found is in the report.
-/// Commits and reads go on meanwhile. Costs two passes over all tables, in this thread. `options` may be NULL.
+/// Reads and checks every file of an open database, and continues after damage; the report lists
+/// the damage. Commits and reads continue meanwhile. Takes two passes over all tables, in the
+/// calling thread. `options` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_verify(
     database: Option<&alluvium_database>,
@@ -102,7 +105,8 @@ pub unsafe extern "C" fn alluvium_verify(
         let options = options?;
         let report = given(database, "database")?.0.verify_with(&mut |bytes| {
             if let Some(pause) = options.pause {
-                // SAFETY: the contract: the function takes this context as long as the call lasts.
+                // SAFETY: the contract: the function accepts this context as long as the call
+                // lasts.
                 unsafe { pause(options.pause_context, bytes) };
             }
         })?;
@@ -114,13 +118,13 @@ pub unsafe extern "C" fn alluvium_verify(
     })
 }
 
-/// Whether nothing was found; false for NULL.
+/// Returns true if nothing was found; false for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_verify_report_is_clean(report: Option<&alluvium_verify_report>) -> bool {
     report.is_some_and(|report| report.report.is_clean())
 }
 
-/// Fills `counts`, whose struct_size must be set.
+/// Fills `counts`; its struct_size must be set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_verify_report_counts(
     report: Option<&alluvium_verify_report>,
@@ -145,7 +149,8 @@ pub unsafe extern "C" fn alluvium_verify_report_counts(
     })
 }
 
-/// The damages, the first thousand of them, each with its file: part of the report. NULL for NULL.
+/// Returns the first thousand damages, each with its file; the list is part of the report. NULL for
+/// NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_verify_report_damages(
     report: Option<&alluvium_verify_report>,
@@ -153,7 +158,7 @@ pub extern "C" fn alluvium_verify_report_damages(
     report.map(|report| &report.damages)
 }
 
-/// How many wrong inserts are listed: a thousand at most; 0 for NULL.
+/// Returns the number of listed wrong inserts, at most a thousand; 0 for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_verify_report_wrong_inserts(
     report: Option<&alluvium_verify_report>,
@@ -161,8 +166,8 @@ pub extern "C" fn alluvium_verify_report_wrong_inserts(
     report.map_or(0, |report| report.report.wrong_inserts.len())
 }
 
-/// Fills `wrong`, whose struct_size must be set, with the wrong insert of this index, counted from 0.
-/// ALLUVIUM_CODE_INVALID_ARGUMENT if not so many are listed.
+/// Fills `wrong` (its struct_size must be set) with the wrong insert at this index, counted from
+/// 0. ALLUVIUM_CODE_INVALID_ARGUMENT if the index is out of range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_verify_report_wrong_insert(
     report: Option<&alluvium_verify_report>,

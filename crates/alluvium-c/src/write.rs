@@ -12,7 +12,8 @@ use crate::keyspace::alluvium_keyspace;
 use crate::options::alluvium_write_options;
 use crate::sized;
 
-/// Writes a value under a key, whether or not the key exists. A commit of its own, as all writes of this kind.
+/// Writes a value under a key, even if the key exists. Each call is a commit of its own, as for all
+/// alluvium_keyspace_... writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_put(
     keyspace: Option<&alluvium_keyspace>,
@@ -27,8 +28,8 @@ pub unsafe extern "C" fn alluvium_keyspace_put(
     call(error, || given(keyspace, "keyspace")?.0.put(key?, value?))
 }
 
-/// As alluvium_keyspace_put, gone from `until_ms` on (milliseconds since 1970). ALLUVIUM_CODE_INVALID_ARGUMENT in a keyspace
-/// whose rows do not expire.
+/// Like alluvium_keyspace_put; the row expires at `until_ms` (milliseconds since 1970).
+/// ALLUVIUM_CODE_INVALID_ARGUMENT in a keyspace whose rows do not expire.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_put_until(
     keyspace: Option<&alluvium_keyspace>,
@@ -48,8 +49,9 @@ pub unsafe extern "C" fn alluvium_keyspace_put_until(
     })
 }
 
-/// Writes a key that the caller knows to be absent, so that its later delete can cancel it. If it exists all the same, its
-/// older value can come back after that delete: then use alluvium_keyspace_put.
+/// Writes a key that the caller knows to be absent, so that its later delete can cancel it. If the
+/// key might exist, use alluvium_keyspace_put: otherwise its older value can come back after that
+/// delete.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_insert(
     keyspace: Option<&alluvium_keyspace>,
@@ -66,7 +68,7 @@ pub unsafe extern "C" fn alluvium_keyspace_insert(
     })
 }
 
-/// Removes a key, whether or not it exists.
+/// Removes a key, even if it does not exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_delete(
     keyspace: Option<&alluvium_keyspace>,
@@ -79,8 +81,8 @@ pub unsafe extern "C" fn alluvium_keyspace_delete(
     call(error, || given(keyspace, "keyspace")?.0.delete(key?))
 }
 
-/// Removes every key from `start` (inclusive) to `end` (exclusive), at the cost of one write. Rows that transactions hold
-/// locked are not waited for.
+/// Removes every key from `start` (inclusive) to `end` (exclusive), at the cost of one write. It
+/// does not wait for rows locked by transactions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_delete_range(
     keyspace: Option<&alluvium_keyspace>,
@@ -97,7 +99,8 @@ pub unsafe extern "C" fn alluvium_keyspace_delete_range(
     })
 }
 
-/// Removes every key that begins with `prefix`; the empty prefix removes everything. See alluvium_keyspace_delete_range.
+/// Removes every key that begins with `prefix`; the empty prefix removes everything. See
+/// alluvium_keyspace_delete_range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_delete_prefix(
     keyspace: Option<&alluvium_keyspace>,
@@ -112,8 +115,9 @@ pub unsafe extern "C" fn alluvium_keyspace_delete_prefix(
     })
 }
 
-/// Applies a batch atomically over its keyspaces; it stays as it is. `options` may be NULL. ALLUVIUM_CODE_DEADLOCK and
-/// ALLUVIUM_CODE_LOCK_TIMEOUT when transactions hold its rows: nothing was written, retry.
+/// Applies a batch atomically to all its keyspaces; the batch stays unchanged. `options` may be
+/// NULL. ALLUVIUM_CODE_DEADLOCK and ALLUVIUM_CODE_LOCK_TIMEOUT if transactions hold locks on its
+/// rows: nothing was written, retry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_write(
     database: Option<&alluvium_database>,

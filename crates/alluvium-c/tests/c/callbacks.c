@@ -1,4 +1,4 @@
-// What the engine calls back: clocks and compaction filters.
+// Callbacks of the engine: clocks and compaction filters.
 #include <stdatomic.h>
 
 #include "check.h"
@@ -94,7 +94,7 @@ static void a_filter_keeps_removes_and_replaces(void) {
     OK(alluvium_keyspace_set_compaction_filter(rows, NULL, E));
     OK(alluvium_close(database, E));
     CHECK(atomic_load(&context.freed) == 1);
-    // What was not taken is not freed.
+    // A context is not freed if the call that received it failed.
     FAILS(ALLUVIUM_CODE_CLOSED, alluvium_keyspace_set_compaction_filter(rows, &filter, E));
     filter.filter = NULL;
     INVALID(alluvium_keyspace_set_compaction_filter(rows, &filter, E));

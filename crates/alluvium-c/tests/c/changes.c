@@ -1,4 +1,4 @@
-// Streams of changes: what is in a change. How a stream begins, waits and ends is in streams.c.
+// Streams of changes: the contents of a change. Begin, wait and end of a stream are in streams.c.
 #include <stdarg.h>
 
 #include "check.h"
@@ -14,7 +14,7 @@ static void add(const char *format, ...) {
     CHECK(size >= 0 && used + (size_t)size < sizeof line);
 }
 
-// A slice for the format %.*s.
+// A slice as arguments for the format %.*s.
 #define SHOW(slice) (int)(slice).size, (const char *)(slice).data
 
 static void add_operation(const alluvium_change *change, size_t index) {
@@ -120,7 +120,8 @@ uint64_t next_commit(const alluvium_database *database) {
     return seqno + 1;
 }
 
-// Commits over two keyspaces, large values, an ingest, changed options, a drop: each with the number of its place.
+// Commits over two keyspaces, large values, an ingest, changed options, a drop: change n is at
+// index n - 1.
 static const char *const history[] = {
     "create rows",
     "create log",
@@ -171,7 +172,7 @@ static void write_history(const alluvium_database *database) {
 
 static void everything_comes_in_order(const alluvium_database *database) {
     CHECK(next_commit(database) == STEPS + 1);
-    // From each number on; a keyspace that is dropped further on is named all the same.
+    // A stream from each number. The names of keyspaces that are dropped later are still known.
     for (uint64_t from = 1; from <= STEPS + 1; from++) {
         alluvium_changes *changes = changes_from(database, from);
         for (size_t i = from - 1; i < STEPS; i++) {
@@ -202,7 +203,7 @@ static void parts_are_lent_by_index(const alluvium_database *database) {
     OK(alluvium_change_operation(change, 2, &other, E));
     CHECK(slice_is(operation.keyspace, "rows") && slice_is(operation.key, "a") && slice_is(operation.value, "1"));
     CHECK(operation.until_ms == ALLUVIUM_NEVER && operation.keyspace_id != other.keyspace_id);
-    // An older header's struct has no place for what came later.
+    // The struct of an older header has no room for later fields.
     operation = (alluvium_operation){.struct_size = offsetof(alluvium_operation, value), .until_ms = 7};
     OK(alluvium_change_operation(change, 1, &operation, E));
     CHECK(slice_is(operation.key, "a") && operation.value.data == NULL && operation.until_ms == 7);
@@ -260,7 +261,7 @@ static void only_keyspaces_that_were_named_come(const alluvium_database *databas
                                            "drop log", "create log", "log[first]=v", "the end"};
     alluvium_changes *changes;
     OK(alluvium_changes_open(database, 3, &options, &changes, E));
-    // They were copied.
+    // The stream has copied the names.
     names[1] = (alluvium_slice){S("rows")};
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         CHECK(next_is(changes, expected[i]));

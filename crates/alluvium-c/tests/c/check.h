@@ -1,4 +1,5 @@
-// What the tests share: checks that name their line and end the program, and short forms of long arguments.
+// Code shared by the tests: checks that print their line and end the program, and macros for long
+// arguments.
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -12,7 +13,7 @@
 extern alluvium_error *failure;
 #define E (&failure)
 
-// A string literal as pointer and size.
+// A string literal as pointer and size arguments.
 #define S(literal) (literal), (sizeof(literal) - 1)
 
 #define CHECK(condition)                                                                   \
@@ -23,41 +24,43 @@ extern alluvium_error *failure;
         }                                                                                  \
     } while (0)
 
-// The call succeeds and leaves no error.
+// Checks that the call succeeds and leaves no error.
 #define OK(call) check_ok((call), #call, __FILE__, __LINE__)
-// The call fails with this code and an error that says so. The error stays in `failure` until the next call.
+// Checks that the call fails with this code, and that its error has the same code. The error stays
+// in `failure` until the next call.
 #define FAILS(code, call) check_fails((code), (call), #call, __FILE__, __LINE__)
 #define INVALID(call) FAILS(ALLUVIUM_CODE_INVALID_ARGUMENT, call)
 
 void check_ok(alluvium_code code, const char *call, const char *file, int line);
 void check_fails(alluvium_code expected, alluvium_code code, const char *call, const char *file, int line);
 
-// Whether a value has these bytes; frees it.
+// Returns true if the value has these bytes; frees the value.
 bool value_is(alluvium_value *value, const char *expected);
-// Whether bytes are those of a string.
+// Returns true if the bytes are those of the string.
 bool same(const void *data, size_t size, const char *expected);
-// The newest committed value of a key, or "absent"; good until the next call.
+// Returns the newest committed value of a key, or "absent"; valid until the next call.
 const char *read_row(const alluvium_keyspace *keyspace, const char *key);
 
-// Opens a database in a directory of the test's own, and a keyspace.
+// Opens a database in a directory of the test's own, or a keyspace.
 alluvium_database *open_new(const char *name, const alluvium_options *options);
 alluvium_database *open_again(const char *name, const alluvium_options *options);
 alluvium_keyspace *keyspace_of(const alluvium_database *database, const char *name);
-// The path of that directory; good until the next call.
+// Returns the path of that directory; valid until the next call.
 const char *path_of(const char *name);
-// Turns the bits of the last bytes of each file of a directory of the test's own whose name ends so; returns how many.
+// Inverts the last bytes of each file with this name ending in the test's directory; returns the
+// number of files.
 int damage_files(const char *name, const char *ending);
-// The smallest file name with this ending in a directory of the test's own.
+// Finds the smallest file name with this ending in the test's directory; false if there is none.
 bool first_file(const char *name, const char *ending, char *file, size_t size);
-// Whether bytes that the library lends are those of a string.
+// Returns true if the bytes of the slice are those of the string.
 bool slice_is(alluvium_slice slice, const char *expected);
 
-// A change as a line, "the end" for NULL; good until the next call.
+// Formats a change as a line, "the end" for NULL; valid until the next call.
 const char *shown(const alluvium_change *change);
-// Whether the next change is this one.
+// Returns true if the next change is this one.
 bool next_is(alluvium_changes *changes, const char *expected);
 alluvium_changes *changes_from(const alluvium_database *database, uint64_t from);
-// The number that the next commit will have.
+// Returns the number of the next commit.
 uint64_t next_commit(const alluvium_database *database);
 
 void test_databases(void);

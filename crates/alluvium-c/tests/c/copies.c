@@ -1,7 +1,7 @@
-// Verification, repair, and stores of backups.
+// Verification, repair and backup stores.
 #include "check.h"
 
-// A database with two rows in tables.
+// Opens a database with two rows in tables.
 static alluvium_database *with_rows(const char *name, alluvium_keyspace **rows) {
     alluvium_options options = {.struct_size = sizeof options, .idle_after_ms = ALLUVIUM_NO_TIDYING};
     alluvium_database *database = open_new(name, &options);
@@ -29,7 +29,8 @@ static void verification_finds_wrong_inserts(const alluvium_database *database, 
     CHECK(alluvium_verify_report_wrong_inserts(report) == 0);
     alluvium_verify_report_free(report);
 
-    // Debug builds of the library refuse such an insert where it is checked.
+    // Untracked, because debug builds of the library check and refuse a tracked insert of this
+    // kind.
     alluvium_transaction *transaction;
     OK(alluvium_begin(database, NULL, &transaction, E));
     OK(alluvium_transaction_insert_untracked(transaction, rows, S("a"), S("3"), E));
@@ -80,7 +81,7 @@ static void verification_finds_damage_that_repair_reports(void) {
     OK(alluvium_close(database, E));
     alluvium_keyspace_free(rows);
     alluvium_database_free(database);
-    // Reports stand by themselves.
+    // A report stays valid after its database is closed and freed.
     CHECK(strlen(alluvium_error_message(damage, NULL)) > 0);
     alluvium_verify_report_free(found);
 
@@ -111,7 +112,7 @@ static void verification_finds_damage_that_repair_reports(void) {
     alluvium_keyspace_free(rows);
     alluvium_database_free(database);
 
-    // The target is there now.
+    // The target exists now.
     target = path_of("repaired");
     INVALID(alluvium_repair(source, strlen(source), target, strlen(target), &report, E));
     CHECK(report == NULL);
@@ -230,7 +231,7 @@ static void stores_and_lists_may_be_null(void) {
     alluvium_backup_list *list;
     alluvium_error_list *damages;
     alluvium_backup_info info = {.struct_size = sizeof info};
-    // A directory cannot be made below a file.
+    // A directory cannot be created below a file.
     FILE *file = fopen(path_of("plain"), "wb");
     CHECK(file != NULL && fclose(file) == 0);
     const char *path = path_of("plain/store");

@@ -1,7 +1,7 @@
 // Cursors: bounds, prefixes, both directions.
 #include "check.h"
 
-// The keys from where the cursor stands to its end, as one string; good until the next call.
+// Returns the keys from the cursor's position to its end, as one string; valid until the next call.
 static const char *keys_from(alluvium_cursor *cursor, bool found, bool forward) {
     static char keys[64];
     keys[0] = 0;
@@ -44,7 +44,7 @@ static void bounds_hold(const alluvium_keyspace *rows) {
     CHECK(cursor == NULL);
     options = (alluvium_cursor_options){.struct_size = sizeof options, .prefix = "bb", .prefix_size = 2, .keys_only = 1};
     CHECK(strcmp(all_keys(rows, &options), "bb") == 0);
-    // An end that is given and empty lets nothing through.
+    // An empty end key that is not NULL excludes all rows.
     options = (alluvium_cursor_options){.struct_size = sizeof options, .end = ""};
     CHECK(strcmp(all_keys(rows, &options), "") == 0);
 }

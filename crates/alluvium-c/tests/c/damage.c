@@ -1,4 +1,4 @@
-// Stored files, found and damaged for the tests of what finds that.
+// Finds and damages stored files, for the tests of damage detection.
 #include <dirent.h>
 
 #include "check.h"

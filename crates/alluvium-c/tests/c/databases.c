@@ -14,7 +14,7 @@ static void options_are_checked(void) {
     INVALID(alluvium_options_check(&options, E));
     options = (alluvium_options){.struct_size = sizeof options, .upper_fraction = 7.0};
     INVALID(alluvium_options_check(&options, E));
-    // As a later version of the header would have it.
+    // A struct as defined by a later version of the header.
     struct {
         alluvium_options known;
         uint64_t added;
@@ -67,7 +67,7 @@ static void a_database_is_open_once_and_closes(void) {
     alluvium_database_free(database);
     alluvium_database_free(other);
 
-    // A reader changes nothing.
+    // A read-only database cannot be changed.
     options = (alluvium_options){.struct_size = sizeof options, .read_only = 1, .idle_after_ms = ALLUVIUM_NO_TIDYING};
     database = open_again("databases", &options);
     rows = keyspace_of(database, "rows");
@@ -76,7 +76,7 @@ static void a_database_is_open_once_and_closes(void) {
     alluvium_keyspace_free(rows);
     alluvium_database_free(database);
 
-    // Freeing the last handle closes as well.
+    // Freeing the last handle also closes the database.
     database = open_again("databases", NULL);
     rows = keyspace_of(database, "rows");
     alluvium_database_free(database);

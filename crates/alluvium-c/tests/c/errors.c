@@ -1,4 +1,4 @@
-// What errors say.
+// Contents of errors.
 #include "check.h"
 
 static void damage_is_found_and_located(void) {
@@ -21,7 +21,7 @@ static void damage_is_found_and_located(void) {
 
 void test_errors(void) {
     damage_is_found_and_located();
-    // A directory cannot be made below a file.
+    // A directory cannot be created below a file.
     FILE *file = fopen(path_of("file"), "wb");
     CHECK(file != NULL && fclose(file) == 0);
     alluvium_database *database;
@@ -34,7 +34,7 @@ void test_errors(void) {
     CHECK(cause != NULL && strlen(cause) == size && size > 0);
     CHECK(alluvium_error_cause(failure, 1, &size) == NULL && alluvium_error_cause(failure, SIZE_MAX, NULL) == NULL);
     CHECK(alluvium_error_key(failure, NULL) == NULL && alluvium_error_keyspace(failure, NULL) == NULL);
-    // A path with a zero byte in it is an error with a message that C can read.
+    // The error for a path with a zero byte has a message that C can read.
     CHECK(alluvium_open("a\0b", 3, NULL, &database, E) != ALLUVIUM_CODE_OK);
     CHECK(strlen(alluvium_error_message(failure, &size)) == size);
     alluvium_error_free(failure);

@@ -1,15 +1,15 @@
-// Listeners: events of the background, on a thread of their own.
+// Listeners: events of background work, on a thread of their own.
 #include <sched.h>
 #include <stdatomic.h>
 
 #include "check.h"
 
 typedef struct {
-    // Written by the listener's thread only, and read after the database is closed.
+    // Written only by the listener's thread, and read after the database is closed.
     int seen[16];
     uint64_t last_flush_bytes, created_bytes;
     atomic_int freed;
-    // To be closed by the listener at the first flush, or NULL.
+    // Database that the listener closes at the first flush, or NULL.
     _Atomic(alluvium_database *) to_close;
     atomic_int closed;
 } notes;
@@ -85,7 +85,7 @@ static void a_listener_may_close_the_database(void) {
     OK(alluvium_keyspace_put(rows, S("k"), S("v"), E));
     atomic_store(&notes.to_close, alluvium_database_clone(database));
     alluvium_database *clone = atomic_load(&notes.to_close);
-    // The flush may find the database closed already.
+    // The flush may find the database already closed.
     CHECK(clone != NULL && alluvium_flush(database, E) != ALLUVIUM_CODE_PANIC);
     alluvium_error_free(failure);
     while (atomic_load(&notes.closed) == 0) {
@@ -95,7 +95,7 @@ static void a_listener_may_close_the_database(void) {
     alluvium_keyspace_free(rows);
     alluvium_database_free(clone);
     alluvium_database_free(database);
-    // The listener's thread was not waited for by the close that it called itself.
+    // The listener called the close itself, so the close did not wait for the listener's thread.
     while (atomic_load(&notes.freed) == 0) {
         sched_yield();
     }
@@ -113,7 +113,7 @@ static void what_was_not_taken_is_not_freed(void) {
     options.durability = 9;
     INVALID(alluvium_open(path, strlen(path), &options, &database, E));
     CHECK(atomic_load(&notes.freed) == 0);
-    // Without a function that frees, and without a context.
+    // Without a listener, the function that frees the context is not called.
     options = (alluvium_options){.struct_size = sizeof options, .free_event_context = free_notes};
     database = open_new("not listening", &options);
     alluvium_database_free(database);

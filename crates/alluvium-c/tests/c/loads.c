@@ -39,7 +39,7 @@ static void an_ingest_that_fails_or_is_freed_leaves_nothing(const alluvium_datab
     INVALID(alluvium_ingest_put_until(ingest, rows, S("x3"), S("v"), 1, E));
     alluvium_ingest_free(ingest);
 
-    // A struct without its size takes the ingest with it, and nothing is installed.
+    // A struct without its size ends the ingest, and nothing is installed.
     alluvium_ingested ingested = {.struct_size = 1};
     OK(alluvium_ingest_begin(database, &ingest, E));
     OK(alluvium_ingest_put(ingest, rows, S("x2"), S("v"), E));
@@ -61,7 +61,7 @@ static void a_bulk_load_sorts(const alluvium_database *database, const alluvium_
     alluvium_bulk_load_options options = {.struct_size = sizeof options, .memory_bytes = 65536};
     alluvium_bulk_load *load;
     OK(alluvium_bulk_load_begin(database, &options, &load, E));
-    // More than fits into its memory, so that there are runs to be merged.
+    // More rows than fit into its memory, so that runs have to be merged.
     for (uint32_t i = 5000; i > 0; i--) {
         char key[16];
         snprintf(key, sizeof key, "row %08u", i);

@@ -4,7 +4,8 @@
 alluvium_error *failure;
 static const char *directory;
 
-// The failure of the last FAILS: the next call overwrites the place, so it is freed from here.
+// The failure of the last FAILS. The next call overwrites `failure`, so the error is freed through
+// this pointer.
 static alluvium_error *kept;
 
 void check_ok(alluvium_code code, const char *call, const char *file, int line) {

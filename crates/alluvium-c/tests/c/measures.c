@@ -14,7 +14,7 @@ static void histograms_count(const alluvium_database *database) {
     OK(alluvium_get_histogram(database, ALLUVIUM_HISTOGRAM_KIND_FLUSH_BYTES, &histogram, E));
     CHECK(histogram.total > 0 && alluvium_histogram_quantile(&histogram, 1.0) > 0);
     OK(alluvium_get_histogram(database, ALLUVIUM_HISTOGRAM_KIND_COMMIT_US, &histogram, E));
-    // Two commits of one thread: the first was timed, and stands for 16.
+    // Two commits of one thread: the first was timed, and counts for 16.
     CHECK(histogram.total == 16);
     histogram = (alluvium_histogram){.struct_size = sizeof histogram, .total = 3, .counts = {0, 1, 0, 2}};
     CHECK(alluvium_histogram_quantile(&histogram, 0.1) == 1 && alluvium_histogram_quantile(&histogram, 0.9) == 7);
@@ -33,7 +33,7 @@ static void amplification_is_compared(const alluvium_database *database, alluviu
     alluvium_amplification whole = {.struct_size = sizeof whole};
     alluvium_keyspace_amplification one = {.struct_size = sizeof one};
     OK(alluvium_get_amplification(database, &whole, E));
-    // Nothing was read: not a number is not even itself.
+    // Nothing was read, so the number is NaN, and NaN is not equal to itself.
     CHECK(whole.blocks_per_read != whole.blocks_per_read);
     OK(alluvium_keyspace_get_amplification(database, rows, &one, E));
     CHECK(one.gets == 0 && one.get_sources.measured != one.get_sources.measured && one.get_sources.predicted >= 1);

@@ -1,4 +1,4 @@
-// NULL for every handle, place and struct is an answer and never a crash.
+// NULL for any handle, place or struct gives an error or a defined result, never a crash.
 #include "check.h"
 
 static void nothing_is_freed_or_asked(void) {
@@ -112,7 +112,7 @@ static void places_are_missing(void) {
     alluvium_keyspace *rows = keyspace_of(database, "rows");
     alluvium_cursor *cursor;
     size_t size;
-    // The error's place may be missing too: then there is only the code.
+    // The place for the error may be missing too: then there is only the code.
     CHECK(alluvium_keyspace_get(rows, S("x"), NULL, NULL) == ALLUVIUM_CODE_INVALID_ARGUMENT);
     CHECK(alluvium_keyspace_put(rows, S("x"), S("x"), NULL) == ALLUVIUM_CODE_OK);
     INVALID(alluvium_keyspace_put(rows, NULL, 1, S("x"), E));

@@ -1,12 +1,13 @@
-// Handles in a process that was forked from the one that made them.
+// Handles in a process that was forked from their creator.
 #include "check.h"
 
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Calls with every kind of handle that the child has inherited, then frees them all. Returns how many calls were
-// not refused. The places for errors are NULL: the child has nothing to free but the handles.
+// Calls functions with every kind of inherited handle in the child, then frees all handles. Returns
+// the number of calls that were not refused. The places for errors are NULL, so that the child has
+// only the handles to free.
 static int calls_let_through(alluvium_database *database, alluvium_keyspace *rows, alluvium_cursor *cursor,
                              alluvium_transaction *transaction, alluvium_snapshot *snapshot) {
     alluvium_value *value;
@@ -52,7 +53,7 @@ void test_processes(void) {
     int status;
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 
-    // The parent goes on, also with what the child has freed in its own memory.
+    // The parent can still use all handles, including handles freed by the child in its own memory.
     OK(alluvium_transaction_commit(transaction, E));
     OK(alluvium_keyspace_put(rows, S("parent"), S("after"), E));
     alluvium_cursor_free(cursor);

@@ -15,7 +15,7 @@ void test_rows(void) {
     OK(alluvium_keyspace_get(rows, S("a"), &value, E));
     copy = alluvium_value_clone(value);
     CHECK(value_is(value, "first") && value_is(copy, "first"));
-    // The empty value of the empty key is there, unlike one that is not.
+    // The empty key has a value, which is empty; an absent key has none.
     OK(alluvium_keyspace_get(rows, NULL, 0, &value, E));
     CHECK(alluvium_value_data(value, NULL) != NULL && value_is(value, ""));
     OK(alluvium_keyspace_get(rows, S("z"), &value, E));
@@ -50,7 +50,7 @@ void test_rows(void) {
     INVALID(alluvium_keyspace_put(rows, long_key, sizeof long_key, S("v"), E));
     INVALID(alluvium_keyspace_put(rows, S("k"), "v", SIZE_MAX, E));
 
-    // Values stay good without their database.
+    // Values stay valid after their database is closed.
     char large[5000];
     memset(large, 'x', sizeof large);
     OK(alluvium_keyspace_put(rows, S("large"), large, sizeof large, E));

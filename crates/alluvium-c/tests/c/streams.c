@@ -1,4 +1,5 @@
-// Streams of changes: how they begin, wait, resume and end. What is in a change is in changes.c.
+// Streams of changes: how they begin, wait, resume and end. The contents of a change are in
+// changes.c.
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -47,7 +48,7 @@ static void a_stream_resumes_where_it_stopped(void) {
     alluvium_keyspace_free(rows);
     alluvium_database_free(database);
     alluvium_changes_free(changes);
-    // A change outlives them all.
+    // A change outlives its stream, keyspace and database.
     CHECK(strcmp(shown(kept), "rows[b]=v") == 0 && alluvium_change_seqno(kept) == next - 1);
     alluvium_change_free(kept);
 
@@ -60,7 +61,7 @@ static void a_stream_resumes_where_it_stopped(void) {
 }
 
 static void durable_streams_hold_back_what_a_power_loss_could_take(void) {
-    // An hour between two syncs.
+    // One hour between syncs.
     alluvium_options options = {.struct_size = sizeof options, .sync_interval_us = UINT64_C(3600000000)};
     alluvium_database *database = open_new("durable", &options);
     alluvium_keyspace *rows = keyspace_of(database, "rows");
@@ -94,7 +95,7 @@ static void what_is_lost_is_told(void) {
     CHECK(late == NULL && alluvium_error_from_seqno(failure) == 1 && alluvium_error_oldest_seqno(failure) > next);
     alluvium_change *change;
     alluvium_code code;
-    // Ends: at the latest behind the 20 commits.
+    // Ends at the latest after the 20 commits.
     while ((code = alluvium_changes_next(changes, &change, NULL)) == ALLUVIUM_CODE_OK) {
         CHECK(change != NULL);
         alluvium_change_free(change);
@@ -140,7 +141,8 @@ static void what_makes_no_sense_is_refused(void) {
     alluvium_database_free(database);
 }
 
-// The oldest segment of the log, whose number is the first of names of one length; good until the next call.
+// Returns the path of the oldest log segment; valid until the next call. Segment names have the
+// same length, so the smallest name has the smallest number.
 static const char *oldest_segment(const char *name) {
     static char path[8192];
     char oldest[256];
@@ -156,13 +158,13 @@ static void damaged_and_unreadable_segments_are_errors(void) {
     put_and_flush(database, rows, "a");
     put_and_flush(database, rows, "b");
     alluvium_changes *behind = changes_from(database, next_commit(database)), *changes = changes_from(database, 1);
-    // What is left of it ends before the row.
+    // After this damage the readable part of the segment ends before the row.
     const char *segment = oldest_segment("unreadable");
     alluvium_change *change;
     char bytes[4096];
     FILE *file = fopen(segment, "r+b");
     CHECK(file != NULL && fread(bytes, 1, sizeof bytes, file) == sizeof bytes);
-    // The value is the last byte that is not zero of the last record.
+    // The value is the last nonzero byte of the last record.
     size_t end = sizeof bytes;
     while (end > 0 && bytes[end - 1] == 0) {
         end--;
@@ -177,11 +179,11 @@ static void damaged_and_unreadable_segments_are_errors(void) {
     CHECK(same(path, size, segment) && alluvium_error_offset(failure) > 0);
     alluvium_changes_free(changes);
 
-    // A directory in its place can be listed but not read.
+    // A directory in place of the segment can be listed but not read.
     CHECK(unlink(segment) == 0 && mkdir(segment, 0700) == 0);
     FAILS(ALLUVIUM_CODE_IO, alluvium_changes_open(database, 1, NULL, &changes, E));
     CHECK(changes == NULL && alluvium_error_os_code(failure) != 0 && rmdir(segment) == 0);
-    // Newer ones are there as ever.
+    // Newer segments are still readable.
     put(rows, "c");
     CHECK(next_is(behind, "rows[c]=v") && next_is(behind, "the end"));
     alluvium_changes_free(behind);
@@ -213,7 +215,7 @@ static void nothing_is_waited_for_after_a_failed_write(void) {
 static void *wait_and_read(void *changes) {
     bool more = false;
     alluvium_change *change = NULL;
-    // Ends: with the row, of which the other thread tells it.
+    // Ends when the row of the other thread arrives.
     while (change == NULL) {
         CHECK(alluvium_changes_wait(changes, UINT64_MAX, &more, NULL) == ALLUVIUM_CODE_OK && more);
         CHECK(alluvium_changes_next(changes, &change, NULL) == ALLUVIUM_CODE_OK);
@@ -246,7 +248,7 @@ static void other_threads_wait_and_read(void) {
     CHECK(pthread_create(&thread, NULL, wait_and_read, changes) == 0);
     put(rows, "from here");
     CHECK(pthread_join(thread, &change) == 0 && strcmp(shown(change), "rows[from here]=v") == 0);
-    // One change, two threads; the stream is used from here again.
+    // Two threads share one change; from here on the stream is used by this thread.
     CHECK(pthread_create(&thread, NULL, read_often, change) == 0);
     read_often(change);
     CHECK(next_is(changes, "the end") && !more_within(changes, 1));

@@ -91,7 +91,7 @@ static void conflicts_name_their_row(const alluvium_database *database, const al
     CHECK(alluvium_error_xid(failure, NULL) == NULL);
     alluvium_transaction_free(transaction);
 
-    // Write skew: each reads what the other writes.
+    // Write skew: each transaction reads the row that the other one writes.
     alluvium_transaction *one = begin(database, ALLUVIUM_ISOLATION_SERIALIZABLE);
     alluvium_transaction *two = begin(database, ALLUVIUM_ISOLATION_SERIALIZABLE);
     alluvium_value *value;

@@ -1,17 +1,20 @@
-//! C programs, compiled by the system's compiler and linked against the libraries as users get them.
+//! C programs, compiled by the system's compiler and linked against the libraries in the same way
+//! as by users.
 //!
-//! The libraries are built by cargo, asked from here, in the target directory and profile of the test: what a test
-//! build leaves there itself is not promised to be there or current.
+//! The test runs cargo to build the libraries, in the target directory and profile of the test:
+//! cargo does not guarantee that a test build leaves them there, or leaves them current.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// What the static library needs besides the C library: see `rustc --print native-static-libs`.
+/// System libraries that the static library needs in addition to the C library: see `rustc --print
+/// native-static-libs`.
 const SYSTEM_LIBRARIES: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
 
-/// The manifest directory as cargo gives it at run time: a shared target directory may hold a test of another checkout.
+/// Returns the manifest directory that cargo gives at run time: a shared target directory may hold
+/// a test of another checkout.
 fn package() -> PathBuf {
     PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("tests are run by cargo"))
 }
@@ -21,7 +24,7 @@ struct Libraries {
     fixed: PathBuf,
 }
 
-/// Builds the libraries once and finds out where they are.
+/// Builds the libraries once and returns their paths.
 fn libraries() -> &'static Libraries {
     static LIBRARIES: OnceLock<Libraries> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
@@ -48,7 +51,7 @@ fn libraries() -> &'static Libraries {
     })
 }
 
-/// The files of the library that a message of cargo names.
+/// Returns the files of the library named in a message of cargo.
 fn files_of(message: &str) -> Vec<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(message).unwrap_or_default();
     let of_library = message["target"]["name"] == "alluvium_c";
@@ -67,7 +70,7 @@ fn output_of(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Compiles C files strictly into `program`, with `link` behind them.
+/// Compiles C files into `program` with warnings as errors; the arguments `link` come last.
 fn compile(sources: &[PathBuf], program: &Path, link: &[&OsStr]) {
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let present = Command::new(&compiler).arg("--version").output().is_ok();
@@ -100,7 +103,7 @@ fn c_files(folder: &str) -> Vec<PathBuf> {
 
 fn run(program: &Path, directory: &Path) -> String {
     let libraries = libraries().shared.parent().expect("a folder");
-    // For the shared library; the static one needs nothing.
+    // Needed for the shared library only.
     output_of(
         Command::new(program)
             .arg(directory)
@@ -117,7 +120,7 @@ fn all_calls(link: &[&OsStr]) {
     assert_eq!(said, "all calls answered as they should\n");
 }
 
-/// How a program names the shared library: `-L folder -l name`.
+/// Returns the compiler's arguments for the shared library: `-L folder -l name`.
 fn link_shared() -> [&'static OsStr; 3] {
     let folder = libraries().shared.parent().expect("a folder");
     ["-L".as_ref(), folder.as_os_str(), "-lalluvium_c".as_ref()]
@@ -137,7 +140,7 @@ fn every_call_works_from_c_with_the_static_library() {
 
 #[test]
 fn every_call_works_from_c_with_the_shared_library() {
-    // The folder has both libraries, and the linker takes the shared one.
+    // The folder has both libraries, and the linker prefers the shared one.
     all_calls(&link_shared());
 }
 
@@ -199,7 +202,7 @@ fn every_function_of_the_header_is_called_from_c() {
     assert!(uncalled.is_empty(), "not called: {uncalled:?}");
 }
 
-/// The function that a line declares, if it does.
+/// Returns the function declared on a line, if there is one.
 fn function_name(line: &str) -> Option<&str> {
     let (before, _) = line.split_once('(')?;
     let name = before.rsplit([' ', '*']).next()?;

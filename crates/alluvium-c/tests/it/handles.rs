@@ -1,4 +1,4 @@
-//! Which handles may be used by several threads, as the header says.
+//! Checks the header's statement about the handles that several threads may use.
 
 use alluvium_c::*;
 

@@ -1,4 +1,4 @@
-//! Tests of the C interface from C, and of what it promises to C.
+//! Tests of the C interface, run from C, and of its guarantees to C programs.
 
 mod c_programs;
 mod handles;
