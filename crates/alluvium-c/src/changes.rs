@@ -67,7 +67,7 @@ pub struct alluvium_changes(Changes);
 /// the next new one. `options` may be NULL; the memory they point to is copied.
 /// ALLUVIUM_CODE_CHANGES_LOST if the log does not reach back to `from`.
 /// ALLUVIUM_CODE_INVALID_ARGUMENT for a database without a log. ALLUVIUM_CODE_INVALID_ARGUMENT also
-/// for a `from` larger than that of the next new commit: the caller has then seen commits that a
+/// for a `from` after that of the next new commit: the caller has then seen commits that a
 /// power loss removed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_changes_open(

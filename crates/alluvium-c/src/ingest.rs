@@ -124,9 +124,9 @@ pub extern "C" fn alluvium_ingest_begin(
     })
 }
 
-/// Adds a row. ALLUVIUM_CODE_OUT_OF_ORDER unless its key is larger than the keys of all rows added
-/// before to this keyspace. After an error of the engine nothing will be installed, and later calls
-/// repeat the error.
+/// Adds a row. ALLUVIUM_CODE_OUT_OF_ORDER unless its key is larger than the keys of all rows that
+/// this ingest has added to the keyspace. After an error of the engine nothing is installed, and
+/// later calls repeat the error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_ingest_put(
     ingest: Option<&mut alluvium_ingest>,
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn alluvium_bulk_load_begin(
 }
 
 /// Adds a row. ALLUVIUM_CODE_DUPLICATE_KEY if duplicates are refused, in this call or a later one.
-/// After an error of the engine nothing will be installed, and later calls repeat the error.
+/// After an error of the engine nothing is installed, and later calls repeat the error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_bulk_load_put(
     load: Option<&mut alluvium_bulk_load>,

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// System libraries that the static library needs in addition to the C library: see `rustc --print
-/// native-static-libs`.
+/// System libraries that the static library needs in addition to the C library: see
+/// `rustc --print native-static-libs`.
 const SYSTEM_LIBRARIES: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
 
 /// Returns the manifest directory that cargo gives at run time: a shared target directory may hold
