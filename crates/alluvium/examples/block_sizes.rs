@@ -1,12 +1,13 @@
-//! Prints how many bytes a row takes in a table, and how fast tables are written, scanned and searched.
+//! Prints the bytes per row in a table, and the time to write, scan and search tables.
 //!
 //! ```text
 //! cargo run --release -p alluvium --example block_sizes [rows]
 //! ```
 //!
-//! The rows have the shapes of LinkBench's tables. Columns: bytes of a row before and in the file (filters apart),
-//! then nanoseconds a row to build, to scan once (read, checksum, decompress, transpose, step) and to find by `get`,
-//! first with every block decoded in the cache, then with a cache of nothing, where each `get` decodes a block.
+//! The rows have the shapes of LinkBench's tables. Columns: bytes of a row before and in the file
+//! (without filters), then nanoseconds per row to build, to scan once (read, checksum, decompress,
+//! transpose, step) and to find with `get`. `get` is measured with every block decoded in the
+//! cache, then with a cache of zero bytes, so that each `get` decodes a block.
 #![allow(clippy::print_stdout, reason = "the output is what the example is for")]
 
 use alluvium::base::checksum::key_hash;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 
 const UID: u64 = 1;
 
-/// xorshift64*: the same rows every time.
+/// xorshift64*: the same rows in every run.
 struct Random(u64);
 
 impl Random {
@@ -35,7 +36,7 @@ impl Random {
         self.next() % n
     }
 
-    /// Text that repeats short motifs, as LinkBench's payload generator makes it.
+    /// Returns text that repeats short motifs, as LinkBench's payload generator does.
     fn text(&mut self, length: usize) -> Vec<u8> {
         let motif: Vec<u8> = (0..6).map(|_| b'a' + self.below(26) as u8).collect();
         let letter = |i: usize| match self.below(4) {
@@ -48,7 +49,7 @@ impl Random {
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// One list of links: an id, a type, and for each link time and other end.
+/// Returns the links of several lists: id1, type, time and id2 of each.
 fn links(random: &mut Random, rows: u64) -> Vec<(u64, u64, u64, u64)> {
     let ids = rows / 4;
     let mut links = Vec::new();
@@ -63,7 +64,8 @@ fn links(random: &mut Random, rows: u64) -> Vec<(u64, u64, u64, u64)> {
     links
 }
 
-/// The secondary index: id1, type, visibility, inverted time, id2 to about 20 bytes of version and text.
+/// Returns the secondary index: (id1, type, visibility, inverted time, id2) -> about 20 bytes of
+/// version and text.
 fn index_rows(rows: u64) -> Rows {
     let mut random = Random(1);
     let mut out = Rows::new();
@@ -83,7 +85,7 @@ fn index_rows(rows: u64) -> Rows {
     out
 }
 
-/// The primary key: id1, type, id2 to visibility, time, version and text.
+/// Returns the primary key: (id1, type, id2) -> visibility, time, version and text.
 fn link_rows(rows: u64) -> Rows {
     let mut random = Random(2);
     let mut out = Rows::new();
@@ -101,7 +103,7 @@ fn link_rows(rows: u64) -> Rows {
     out
 }
 
-/// The counts: id, type to count, time and version.
+/// Returns the counts: (id, type) -> count, time and version.
 fn count_rows(rows: u64) -> Rows {
     let mut random = Random(3);
     let mut out = Rows::new();
@@ -135,7 +137,8 @@ fn build(rows: &Rows, codec: Codec) -> alluvium::Result<(Arc<dyn VfsFile>, u64)>
     Ok((file, summary.file_bytes))
 }
 
-/// CPU nanoseconds of this thread for each of `n` pieces of `work`: what else the machine does counts less that way.
+/// Returns this thread's CPU nanoseconds for each of `n` pieces of `work`. Other load on the
+/// machine affects CPU time less than wall time.
 fn ns_each(n: usize, work: impl FnOnce() -> alluvium::Result<()>) -> alluvium::Result<f64> {
     let cpu_ns = || {
         let now = clock_gettime(ClockId::ThreadCPUTime);

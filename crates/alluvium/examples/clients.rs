@@ -1,14 +1,15 @@
-//! Throughput of 1 to 64 clients, with commits that are synced and with buffered ones: it should rise to a peak and stay
-//! there.
+//! Throughput of 1 to 64 clients, with synced and with buffered commits: it should rise to a peak
+//! and stay there.
 //!
 //! ```text
 //! cargo run --release -p alluvium --example clients -- DIR
 //! ```
 //!
-//! A transaction is of the kind that LinkBench has: it reads two rows, updates one under its lock, and writes another.
-//! Every number of clients is measured once in each round, every other round in falling order, each time on a settled
-//! database that does not grow and after a warm-up; shown is the median of the rounds, and what each round measured. The
-//! last line of each durability is the largest drop behind the peak.
+//! A transaction resembles LinkBench's: it reads two rows, updates one under its lock, and writes
+//! another. Each round measures every number of clients once, and every other round goes in falling
+//! order. Each measurement runs after a warm-up, on a settled database that does not grow. The
+//! output is the median of the rounds and the result of each round. The last line of each
+//! durability is the largest drop below the peak.
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -25,7 +26,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 const USAGE: &str = "usage: clients [--durability sync|buffered] [--clients N,N,...] [--rounds N] [--seconds N] [--warm-up-ms N] [--keys N] [--memory-mib N] DIR";
 const CLIENTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 const VALUE: [u8; 120] = [7; 120];
-/// For each key, so that the database does not grow for ever.
+/// Link rows for each key: writes cycle through them, so that the database stops growing.
 const LINKS: u64 = 4;
 const DURABILITIES: [(&str, Durability); 2] = [
     ("sync", Durability::Sync),
@@ -43,13 +44,13 @@ struct Arguments {
     dir: PathBuf,
 }
 
-/// What all clients of one database share.
+/// State shared by all clients of one database.
 struct Ground {
     db: Database,
     nodes: Keyspace,
     links: Keyspace,
     keys: u64,
-    /// Numbers the rows that are written beside.
+    /// Number of the next link row to write.
     next_link: AtomicU64,
 }
 
@@ -114,7 +115,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Failure> 
     }
 }
 
-/// A loaded and settled database.
+/// Returns a loaded and settled database.
 fn prepare(arguments: &Arguments, name: &str, durability: Durability) -> Result<Ground, Failure> {
     let options = Options {
         memory_bytes: arguments.memory_mib << 20,
@@ -143,7 +144,7 @@ fn prepare(arguments: &Arguments, name: &str, durability: Durability) -> Result<
     })
 }
 
-/// Transactions a second of this many clients together.
+/// Returns the transactions per second of this many clients together.
 fn measure(ground: &Ground, clients: usize, arguments: &Arguments) -> Result<f64, Failure> {
     ground.db.settle()?;
     let (counting, stop) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -166,7 +167,7 @@ fn measure(ground: &Ground, clients: usize, arguments: &Arguments) -> Result<f64
     })
 }
 
-/// Runs transactions until told to stop; returns how many were committed while it counted.
+/// Runs transactions until told to stop. Returns the number committed while `counting` is set.
 fn client(
     ground: &Ground,
     n: u64,
@@ -186,7 +187,7 @@ fn client(
         let rows = [random(), random(), random()].map(|n| n % ground.keys);
         match transact(ground, rows) {
             Ok(()) => done += u64::from(counting.load(Ordering::Relaxed)),
-            // The row is updated by another client at this moment: not done, and not counted.
+            // Another client is updating the row: the transaction is neither done nor counted.
             Err(Error::Deadlock { .. } | Error::LockTimeout { .. } | Error::Conflict { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -202,14 +203,14 @@ fn transact(ground: &Ground, [updated, first, second]: [u64; 3]) -> alluvium::Re
     let mut value = row.map_or_else(|| VALUE.to_vec(), |row| row.to_vec());
     value[0] = value[0].wrapping_add(1);
     txn.put(&ground.nodes, &key(updated), &value)?;
-    // Relaxed: only that numbers differ matters.
+    // Relaxed: the numbers only need to differ.
     let link = ground.next_link.fetch_add(1, Ordering::Relaxed) % LINKS;
     let link_key = [key(updated), key(link)].concat();
     txn.put(&ground.links, &link_key, &VALUE[..40])?;
     txn.commit()
 }
 
-/// Spread over the whole range.
+/// Returns a key; the keys are spread over the whole range.
 fn key(n: u64) -> [u8; 8] {
     n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()
 }

@@ -1,5 +1,5 @@
-//! What a row of a scan costs: nanoseconds of a `next` with a look at key and value, and of opening a cursor and finding
-//! its first row, over rows in memory, in tables of one level, and in both.
+//! Cost of a row of a scan: nanoseconds of a `next` that reads key and value, and of opening a
+//! cursor and finding its first row. The rows are in memory, in tables of one level, or in both.
 //!
 //! `cargo run --release -p alluvium --example cursor_cost -- DIR`
 
@@ -12,7 +12,8 @@ use alluvium::{CursorOptions, Database, Durability, Keyspace, KeyspaceOptions, O
 
 const ROWS: u64 = 50_000;
 const ROUNDS: usize = 40;
-/// So many steps are timed together. The shortest time is shown, which others on the machine have not disturbed.
+/// Steps that are timed together. The shortest time is reported, because other load has not
+/// disturbed it.
 const STEPS: u64 = 500;
 const OPENS: u64 = 20;
 
@@ -50,7 +51,7 @@ fn run(scenario: &str, value_bytes: usize, dir: &str) -> alluvium::Result<()> {
         rows.compact_range(&[], None)?;
     }
     if scenario == "both" {
-        // One row of four is newer.
+        // One row in four has a newer version in memory.
         for n in (0..ROWS).step_by(4) {
             rows.put(&key(n), &value)?;
         }
@@ -71,7 +72,7 @@ fn key(n: u64) -> [u8; 16] {
     key
 }
 
-/// Nanoseconds of a step of a scan of all rows.
+/// Returns the nanoseconds per step of a scan of all rows.
 fn scan(rows: &Keyspace, backward: bool) -> alluvium::Result<f64> {
     let mut cursor = rows.cursor(CursorOptions::default())?;
     let mut found = if backward {
@@ -98,7 +99,7 @@ fn scan(rows: &Keyspace, backward: bool) -> alluvium::Result<f64> {
     Ok(shortest * 1e9 / STEPS as f64)
 }
 
-/// Nanoseconds of opening a cursor and finding a row.
+/// Returns the nanoseconds to open a cursor and find a row.
 fn opens(rows: &Keyspace) -> alluvium::Result<f64> {
     let mut shortest = f64::INFINITY;
     for round in 0..ROWS / STEPS {

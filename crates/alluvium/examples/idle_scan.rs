@@ -1,13 +1,14 @@
-//! What scans cost after writers have stopped: while the database tidies itself, a scan should come to cost what it costs
-//! after a full compaction.
+//! Cost of scans after writers have stopped: idle compactions should bring a scan to the cost it
+//! has after a full compaction.
 //!
 //! ```text
 //! cargo run --release -p alluvium --example idle_scan -- --keys 2000000 --idle-seconds 60 DIR
 //! ```
 //!
-//! Loads rows, overwrites some of them so that upper tables exist, and stops writing. Reading goes on meanwhile. Prints
-//! the cost of scans of 10 and 100 rows from random places at once, after the idle time, and after a compaction of
-//! everything. The bar is the ratio of the last two: at most 1.1, or the exit code is 3.
+//! Loads rows, overwrites some of them so that upper tables exist, and stops writing. Reads
+//! continue. Prints the cost of scans of 10 and 100 rows from random places immediately, after the
+//! idle time, and after a full compaction. The limit applies to the ratio of the last two: if it is
+//! over 1.1, the exit code is 3.
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -23,7 +24,8 @@ const USAGE: &str =
     "usage: idle_scan [--keys N] [--value-bytes N] [--memory-mib N] [--idle-seconds N] DIR";
 const SCANS: [usize; 2] = [10, 100];
 const ROUNDS: usize = 15;
-/// How long scans run before they are measured: the blocks of new tables are not in the cache yet.
+/// Time to run scans before they are measured, because the blocks of new tables are not in the
+/// cache yet.
 const WARM_UP: Duration = Duration::from_secs(5);
 const RATIO_MAX: f64 = 1.1;
 /// One row in this many is overwritten.
@@ -53,7 +55,7 @@ fn main() -> Result<ExitCode, Failure> {
     let stopped = Instant::now();
     while stopped.elapsed() < arguments.idle {
         scan_at(&rows, &arguments, SCANS[0], &mut random)?;
-        // Readers that think now and then, as readers do.
+        // A pause between reads, as a real reader makes.
         std::thread::sleep(Duration::from_micros(200));
     }
     let idle = scan("idle", &mut random)?;
@@ -113,7 +115,8 @@ impl Random {
     }
 }
 
-/// All rows in order, merged; then updates all over the range, flushed but within the space budget.
+/// Loads all rows in order and compacts them, then flushes updates spread over the range that stay
+/// within the space budget.
 fn load(
     db: &Database,
     rows: &Keyspace,
@@ -146,7 +149,7 @@ fn load(
     Ok(())
 }
 
-/// Microseconds of a scan of each length, as the median of the rounds.
+/// Returns the microseconds of a scan of each length, as the median of the rounds.
 fn measure(
     db: &Database,
     rows: &Keyspace,
@@ -177,7 +180,7 @@ fn measure(
     Ok(medians)
 }
 
-/// Reads this many rows from a random place on.
+/// Reads this many rows, starting at a random place.
 fn scan_at(
     rows: &Keyspace,
     arguments: &Arguments,

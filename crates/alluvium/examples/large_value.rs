@@ -1,7 +1,8 @@
-//! What the largest value costs: one of 1 GiB is written, flushed and read back, one of a byte more is refused.
+//! Cost of the largest value: a value of 1 GiB is written, flushed and read back, and a value of
+//! one byte more is refused.
 //!
-//! Prints the time of each step and the largest anonymous memory of the process since the step before, the caller's own
-//! copy of the value included. Takes 5 GiB of memory and 6 GiB of disk.
+//! Prints the time of each step and the process's peak anonymous memory since the previous step,
+//! including the caller's own copy of the value. Takes 5 GiB of memory and 6 GiB of disk.
 //!
 //! `cargo run --release -p alluvium --example large_value -- DIR`
 
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use alluvium::{Database, Error, KeyspaceOptions, Options, VALUE_BYTES_MAX};
 
-/// Between two looks at the memory of the process.
+/// Interval between samples of the process's memory.
 const LOOK: Duration = Duration::from_millis(2);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,7 +34,7 @@ fn run(
     memory: &Memory,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let options = Options {
-        // The value, its key and what a row of a batch takes besides.
+        // The value, its key, and the overhead of a row in a batch.
         transaction_bytes: Some(VALUE_BYTES_MAX + (1 << 20)),
         ..Options::default()
     };
@@ -76,7 +77,7 @@ fn run(
     Ok(())
 }
 
-/// Bytes that no codec makes smaller.
+/// Returns bytes that no codec compresses.
 fn random(bytes: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut out = vec![0; bytes];
@@ -89,7 +90,7 @@ fn random(bytes: usize) -> Vec<u8> {
     out
 }
 
-/// The largest anonymous memory of the process.
+/// Peak anonymous memory of the process.
 struct Memory {
     kib_max: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -111,7 +112,7 @@ impl Memory {
         Memory { kib_max, stop }
     }
 
-    /// Prints the end of a step that began then.
+    /// Prints the time and memory of a step that began at `began`.
     fn step(&self, name: &str, began: Instant) {
         let seconds = began.elapsed().as_secs_f64();
         let kib = self.kib_max.swap(0, Ordering::Relaxed).max(anonymous_kib());

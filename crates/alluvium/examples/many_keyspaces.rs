@@ -1,11 +1,11 @@
-//! The cost of many small keyspaces: time and CPU of creations, device syncs, memory, descriptors, the flush of all of them
-//! and the next opening, for 100, 1,000 and 10,000 keyspaces of ten 100-byte rows at a memory budget of 64 MiB and 1,024
-//! descriptors.
+//! Cost of many small keyspaces: time and CPU of creations, device syncs, memory, descriptors, the
+//! flush of all of them and the next opening. Runs with 100, 1,000 and 10,000 keyspaces of ten
+//! 100-byte rows at a memory budget of 64 MiB and 1,024 descriptors.
 //!
 //! `cargo run --release -p alluvium --example many_keyspaces -- DIR [KEYSPACES...]`
 //!
-//! Each size runs in two processes of its own, one that fills the database and one that opens it again, so that the resident
-//! memory of one does not show in the other.
+//! Each size runs in two processes: the first fills the database, the second opens it again. Their
+//! resident memory is therefore measured separately.
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -24,7 +24,7 @@ const ROWS: usize = 10;
 const VALUE_BYTES: usize = 100;
 const MEMORY_BYTES: usize = 64 << 20;
 const DESCRIPTORS: u64 = 1_024;
-/// Creations whose median is shown.
+/// Number of creations over which the median is taken.
 const SAMPLE: usize = 50;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -47,7 +47,7 @@ fn main() -> Outcome<()> {
     }
 }
 
-/// Fills and opens one database, each in a process of its own.
+/// Fills and opens one database, each in its own process.
 fn run(dir: &str, keyspaces: usize) -> Outcome<()> {
     let dir = format!("{dir}/{keyspaces}");
     for mode in ["fill", "open"] {
@@ -79,7 +79,7 @@ fn key(n: usize) -> [u8; 8] {
     (n as u64).to_be_bytes()
 }
 
-/// Lowers the limit of descriptors to [`DESCRIPTORS`].
+/// Lowers the process's descriptor limit to [`DESCRIPTORS`].
 fn limit_descriptors() -> Outcome<()> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let current = Some(DESCRIPTORS);
@@ -125,7 +125,7 @@ fn fill(dir: &str, keyspaces: usize) -> Outcome<()> {
     show("descriptors", descriptors()?.to_string());
     show("flush_charged_mib", mib(db.stats()?.memory.total()));
     show("flush_peak_resident_mib", mib(peak_resident_bytes()?));
-    // A second table in each keyspace.
+    // Writes a second table in each keyspace.
     let (began, synced) = (Instant::now(), syncs());
     for keyspace in &handles {
         keyspace.put(&key(0), &value)?;
@@ -199,7 +199,7 @@ fn peak_resident_bytes() -> Outcome<u64> {
     status_bytes("VmHWM:")
 }
 
-/// A size in `/proc/self/status`.
+/// Returns a size from `/proc/self/status`, in bytes.
 fn status_bytes(field: &str) -> Outcome<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix(field));

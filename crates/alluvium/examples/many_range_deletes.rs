@@ -1,9 +1,11 @@
-//! Cost of many range deletes: time, peak memory, bytes on disk, latency of gets, and the longest wait of a put into
-//! another keyspace, for several shapes at three sizes, with a memory budget of 256 MiB.
+//! Cost of many range deletes: time, peak memory, bytes on disk, latency of gets, and the longest
+//! wait of a put into another keyspace. Runs several shapes at three sizes, with a memory budget of
+//! 256 MiB.
 //!
 //! `cargo run --release -p alluvium --example many_range_deletes -- DIR [SHAPE COUNT]`
 //!
-//! Each case runs in a child process, so that its peak memory is its own, and is stopped after five minutes.
+//! Each case runs in a child process, so that its peak memory is measured alone, and is stopped
+//! after five minutes.
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -18,9 +20,9 @@ type Failure = Box<dyn std::error::Error>;
 
 const MEMORY_BYTES: usize = 256 << 20;
 const SIZES: [u64; 3] = [4_000, 16_000, 100_000];
-/// `nested`: one first key, and ends that ascend. `shrinking`: one first key, and ends that descend. `disjoint`: ranges
-/// with gaps between them. `snapshot`: disjoint ones, a snapshot in the middle, nested ones over them. `batch-`: all in
-/// one batch.
+/// `nested`: one first key, and ends that ascend. `shrinking`: one first key, and ends that
+/// descend. `disjoint`: ranges with gaps between them. `snapshot`: disjoint ranges, then a
+/// snapshot, then nested ranges over them. `batch-`: all in one batch.
 const SHAPES: [&str; 6] = [
     "nested",
     "shrinking",
@@ -52,7 +54,7 @@ fn main() -> Result<ExitCode, Failure> {
     }
 }
 
-/// Measures one case in a process of its own.
+/// Measures one case in a child process.
 fn run_child(dir: &Path, shape: &str, count: u64) -> Result<(), Failure> {
     let dir = dir.join(format!("{shape}-{count}"));
     let mut command = Command::new(std::env::current_exe()?);
@@ -109,7 +111,7 @@ impl std::fmt::Display for Measured {
     }
 }
 
-/// Commits the range deletes, reads, opens the database again, flushes and settles it.
+/// Commits the range deletes, reads, flushes, opens the database again, and settles it.
 fn measure(dir: &str, shape: &str, count: u64) -> Result<Measured, Failure> {
     let mut measured = Measured::default();
     let db = open(dir)?;
@@ -140,7 +142,8 @@ fn measure(dir: &str, shape: &str, count: u64) -> Result<Measured, Failure> {
     Ok(measured)
 }
 
-/// Commits the range deletes and flushes them, with a put into the other keyspace every millisecond meanwhile.
+/// Commits the range deletes and flushes them. Meanwhile another thread puts a row into the other
+/// keyspace every millisecond.
 fn delete(
     db: &Database,
     dir: &str,
@@ -192,7 +195,7 @@ fn commit(
     Ok(held)
 }
 
-/// The n-th range of a shape.
+/// Returns the n-th range of a shape.
 fn range(shape: &str, n: u64, count: u64) -> (Vec<u8>, Vec<u8>) {
     match shape {
         "nested" => (key(0), key(2 * n + 1)),
@@ -234,7 +237,8 @@ fn timed<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<(T, Duration), E> 
     Ok((done, began.elapsed()))
 }
 
-/// Notes the size of the directory, with what the file system has allocated for it, if it is the largest so far.
+/// Records the size of the directory if it is the largest so far. A file counts with its allocated
+/// space if that is more than its length.
 fn measure_disk(dir: &str, measured: &mut Measured) -> Result<(), Failure> {
     use std::os::unix::fs::MetadataExt;
     let (mut bytes, mut files) = (0, 0);
@@ -251,7 +255,7 @@ fn measure_disk(dir: &str, measured: &mut Measured) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The most memory that this process has had resident.
+/// Returns the peak resident memory of this process, in bytes.
 fn peak_memory() -> Result<u64, Failure> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

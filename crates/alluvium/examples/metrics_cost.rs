@@ -1,10 +1,10 @@
-//! What the counters cost that are always on, as a share of the calls that update them.
+//! Cost of the always-on counters, as a share of the calls that update them.
 //!
-//! They cannot be switched off, so their updates are timed by themselves, in a loop over the same structure (a padded
-//! array of counters in the thread's own shard, relaxed additions), and held against the time of whole calls of the
-//! engine in the same round: cached point reads, cached steps of a cursor, and buffered puts. In a loop an update
-//! waits for the one before, as it does not within a call, so the share is an upper bound. Rounds of all of them
-//! alternate; the medians are shown.
+//! The counters cannot be switched off. Their updates are therefore timed alone, in a loop over the
+//! same structure (a padded array of counters in the thread's own shard, relaxed additions). The
+//! same round times whole calls of the engine: cached point reads, cached steps of a cursor, and
+//! buffered puts. In a loop each update waits for the previous one, but not within a call, so the
+//! share is an upper bound. Rounds of all of them alternate; the medians are reported.
 //!
 //! `cargo run --release -p alluvium --example metrics_cost -- DIR`
 
@@ -19,20 +19,21 @@ use alluvium::cache::{COUNTER_SHARDS, thread_shard};
 use alluvium::{CursorOptions, Database, Keyspace, KeyspaceOptions, Options};
 
 const ROWS: u64 = 100_000;
-/// Calls of one measurement, and measurements whose median is shown.
+/// Calls in one measurement.
 const CALLS: u64 = 100_000;
 const ROUNDS: usize = 15;
 
-/// Updates of a cached point read from a table: sources searched, a hit of the cache.
+/// Updates in a cached point read from a table: sources searched, cache hit.
 const UPDATES_PER_GET: f64 = 2.0;
-/// A step within a block updates nothing; the hit of the cache is shared by the rows of a block, at least 16 here.
+/// A step within a block updates no counter; at least 16 rows here share the cache hit of their
+/// block.
 const UPDATES_PER_STEP: f64 = 1.0 / 16.0;
-/// Updates of a commit: bytes of the log, bytes of the user, whether it is timed.
+/// Updates in a commit: log bytes, user bytes, and the counter that selects the commits to time.
 const UPDATES_PER_PUT: f64 = 3.0;
-/// One buffered commit in 16 is timed: the clock is asked at its beginning and at its end.
+/// One buffered commit in 16 is timed, with a clock read at its beginning and at its end.
 const CLOCKS_PER_PUT: f64 = 2.0 / 16.0;
 
-/// As the engine's counters: a line, or some, for each shard.
+/// Counters of one shard, padded to cache lines as in the engine.
 #[repr(align(128))]
 struct Shard([AtomicU64; 48]);
 
@@ -49,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         array::from_fn(|_| Shard(array::from_fn(|_| AtomicU64::new(0))));
     let mut times: [Vec<f64>; 5] = array::from_fn(|_| Vec::new());
     let mut next = 0;
-    // The first round warms everything up.
+    // The first round is a warm-up.
     for round in 0..=ROUNDS {
         let measured = [
             update_ns(&counters),
@@ -81,11 +82,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn key(n: u64) -> [u8; 8] {
-    // Not in key order, and each of them once: the factor is odd.
+    // Not in key order, and each key once: the factor is odd.
     n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()
 }
 
-/// Nanoseconds for each of `CALLS` calls.
+/// Returns the nanoseconds of each of `CALLS` calls.
 fn timed(mut call: impl FnMut(u64) -> alluvium::Result<()>) -> alluvium::Result<f64> {
     let began = Instant::now();
     (0..CALLS).try_for_each(&mut call)?;

@@ -1,5 +1,6 @@
-//! What a look at the head of a queue costs while deleted rows wait to be merged: `first()` and a scan of 10 rows, with
-//! 0 to 1,000,000 pending deletes, in memory, flushed, and as the default options leave them.
+//! Cost of reading the head of a queue while deleted rows wait for a compaction: `first()` and a
+//! scan of 10 rows. Runs with 0 to 1,000,000 pending deletes, in memory, flushed, and with the
+//! default options.
 //!
 //! `cargo run --release -p alluvium --example queue_cost -- DIR`
 
@@ -13,7 +14,7 @@ use alluvium::{
 
 const ROWS: u64 = 1_200_000;
 const PENDING: [u64; 5] = [0, 1_000, 10_000, 100_000, 1_000_000];
-/// Rounds of each measurement; the median of them is shown.
+/// Rounds of each measurement, over which the median is taken.
 const ROUNDS: usize = 15;
 const LOOKS: u32 = 2_000;
 
@@ -26,7 +27,7 @@ fn key(n: u64) -> [u8; 16] {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = std::env::args().nth(1).ok_or("usage: queue_cost DIR")?;
     println!("scenario,pending_deletes,first_us,scan10_us,first_deepest_us");
-    // Nothing is flushed; nothing that is flushed is due for a merge; the defaults.
+    // `memory` flushes nothing, `flushed` has no compaction due, `defaults` is the default options.
     let memory = Options {
         memory_bytes: 4 << 30,
         memtable_bytes: Some(1 << 30),
@@ -71,7 +72,7 @@ fn run(name: &str, dir: &str, options: Options) -> alluvium::Result<()> {
         if name == "flushed" {
             db.flush()?;
         }
-        // The first look walks; what it costs is the price that one reader pays.
+        // The first read steps over all pending deletes; one reader bears that cost.
         let began = Instant::now();
         look(&queue, 1)?;
         let deepest = began.elapsed();
@@ -114,7 +115,7 @@ fn look(queue: &Keyspace, rows: usize) -> alluvium::Result<()> {
     Ok(())
 }
 
-/// Microseconds of one look, as the median of the rounds.
+/// Returns the microseconds of one read, as the median of the rounds.
 fn median(look: impl Fn() -> alluvium::Result<()>) -> alluvium::Result<f64> {
     let mut rounds = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {

@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line of the example.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::Failure;
 const USAGE: &str = "usage: saturate [--seconds N] [--clients N] [--readers N] [--memory-mib N] [--keys N] \
                      [--value-bytes N] [--durability buffered|sync] DIR";
 
-/// What was asked for.
+/// Parsed command line.
 pub struct Arguments {
     pub duration: Duration,
     pub clients: u64,
@@ -20,7 +20,7 @@ pub struct Arguments {
     pub keys: u64,
     pub value_bytes: usize,
     pub durability: Durability,
-    /// Must not hold a database yet.
+    /// Directory of the database; must not hold one yet.
     pub dir: PathBuf,
 }
 

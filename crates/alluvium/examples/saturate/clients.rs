@@ -1,4 +1,4 @@
-//! The threads that write and read, and how a writer's slow commits are explained.
+//! Writer and reader threads, and the run delay that explains a writer's slow commits.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,21 +14,22 @@ use crate::{Course, Failure, SLOW};
 /// A commit that took longer than [`ASK`].
 pub struct SlowCommit {
     pub client: u64,
-    /// Since the beginning.
+    /// Start, since the beginning of the run.
     pub at: Duration,
     pub took: Duration,
-    /// How long the thread was ready to run and had no core.
+    /// Time in which the thread was ready to run and had no core.
     pub run_delay: Duration,
 }
 
-/// From here on it is worth a system call to learn how long the thread had no core.
+/// Duration of a commit above which a system call reads the thread's run delay.
 const ASK: Duration = Duration::from_millis(20);
-/// Commits after which that is looked at in any case, so that what is said of a slow commit is not of many before it.
+/// Commits after which the run delay is read in any case, so that the delay of a slow commit does
+/// not include many earlier commits.
 const COMMITS_PER_LOOK: u64 = 256;
 /// Commits between two additions to the common interval.
 const COMMITS_PER_SHARE: u64 = 1024;
 
-/// xorshift64*: cheap, and the same rows every time.
+/// xorshift64*: cheap, and the same rows in every run.
 pub struct Random(u64);
 
 impl Random {
@@ -48,14 +49,15 @@ impl Random {
     }
 }
 
-/// Keys of 16 bytes, spread over the whole range.
+/// Returns a key of 16 bytes; the keys are spread over the whole range.
 fn key(n: u64) -> [u8; 16] {
     let mut key = [b'k'; 16];
     key[..8].copy_from_slice(&n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
     key
 }
 
-/// Half noise, half the same in all rows: compresses to about half.
+/// Fills the first half with noise and leaves the rest the same in all rows, so that a value
+/// compresses to about half.
 fn fill(value: &mut [u8], random: &mut Random) {
     let half = value.len() / 2;
     for chunk in value[..half].chunks_mut(8) {

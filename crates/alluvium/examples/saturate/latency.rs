@@ -1,4 +1,5 @@
-//! A histogram of times: 16 buckets for each power of two, so that a quantile is exact to about six percent.
+//! Latency histogram with 16 buckets for each power of two, so that a quantile is exact to about
+//! six percent.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ const SUB_BITS: u32 = 4;
 const SUB: usize = 1 << SUB_BITS;
 const BUCKETS: usize = 64 * SUB;
 
-/// Times in nanoseconds, by logarithm.
+/// Histogram of times in nanoseconds with logarithmic buckets.
 pub struct Latencies {
     counts: Box<[u64]>,
     count: u64,
@@ -47,7 +48,7 @@ impl Latencies {
         self.max_ns / 1000
     }
 
-    /// A time that this share of all did not exceed.
+    /// Returns a time that this share of all times did not exceed.
     pub fn quantile_us(&self, share: f64) -> u64 {
         let wanted = (share * self.count as f64).ceil().max(1.0) as u64;
         let mut counted = 0;
@@ -59,7 +60,8 @@ impl Latencies {
     }
 }
 
-/// Values below 16 have a bucket each; above, the four bits behind the leading one choose it.
+/// Returns the bucket of a value. Values below 16 have a bucket each; for larger ones, the four
+/// bits after the leading one choose it.
 fn bucket(ns: u64) -> usize {
     let bits = u64::BITS - ns.leading_zeros();
     match bits.checked_sub(SUB_BITS + 1) {
@@ -68,7 +70,7 @@ fn bucket(ns: u64) -> usize {
     }
 }
 
-/// The largest value of a bucket.
+/// Returns the largest value of a bucket.
 fn upper_ns(bucket: usize) -> u64 {
     match (bucket / SUB).checked_sub(1) {
         None => bucket as u64,

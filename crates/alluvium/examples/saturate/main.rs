@@ -1,22 +1,27 @@
-//! Writers as fast as they can, over a key space several times the memory budget: what commits take, what memory and
-//! space the database takes, and whether they stay within what it promises.
+//! Writers at full speed over a key space several times the memory budget: commit latency, memory
+//! and disk space, checked against the promised limits.
 //!
 //! ```text
 //! cargo run --release -p alluvium --example saturate -- \
 //!     --seconds 600 --clients 2 --memory-mib 256 --keys 4000000 --value-bytes 400 --durability buffered DIR
 //! ```
 //!
-//! A line of CSV every ten seconds, then the sums and three bars, and exit code 3 if one of them was not met:
+//! Prints a line of CSV every ten seconds, then the sums and three limits. The exit code is 3 if a
+//! limit was not met:
 //!
-//! - **Commits**: none takes longer than 100 ms, the time aside in which its thread, or the other client's that was
-//!   writing for it, was ready and no core was free, or in which the machine below gave a core to somebody else (see
-//!   [`steal`]). Of background threads the former is not known: measure on a quiet machine.
-//! - **Memory**: anonymous memory of the process is at most 1.05 times the memory budget and 32 MiB.
+//! - **Commits**: none takes longer than 100 ms, excluding time without a core. That is time in
+//!   which its thread, or another client's thread that wrote for it, was ready and no core was
+//!   free, or in which the hypervisor took a core away (see [`steal`]). The run delay of background
+//!   threads is unknown: measure on a quiet machine.
+//! - **Memory**: anonymous memory of the process is at most 1.05 times the memory budget plus 32
+//!   MiB.
 //! - **Space**: see [`space`].
 //!
-//! For a commit that lasts over 60 ms the stacks of all threads in the kernel go to stderr (see [`watcher`]).
+//! For a commit that lasts over 60 ms the kernel stacks of all threads go to stderr (see
+//! [`watcher`]).
 //!
-//! `--readers` adds threads that read random rows, so that the cache fills its share of the memory budget as well.
+//! `--readers` adds threads that read random rows, so that the cache fills its share of the memory
+//! budget as well.
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -45,25 +50,25 @@ use watcher::InFlight;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const MIB: f64 = (1 << 20) as f64;
-/// Between two looks at memory and space.
+/// Interval between samples of memory and space.
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// A commit that takes longer than this is reported by itself.
 const SLOW: Duration = Duration::from_millis(100);
-/// What the process may take beside the memory budget: stacks, buffers of the process, what the allocator wastes.
+/// Memory allowed on top of the memory budget: stacks, buffers of the process, allocator overhead.
 const MEMORY_SLACK_BYTES: f64 = 32.0 * MIB;
 const MEMORY_FACTOR: f64 = 1.05;
 
-/// What the threads tell each other.
+/// State shared by the threads of a run.
 struct Course {
     began: Instant,
     stop: AtomicBool,
-    /// Of the interval that the next line is about.
+    /// Latencies of the interval that the next line reports.
     interval: Mutex<Latencies>,
     reads: AtomicU64,
 }
 
-/// The largest values seen.
+/// Largest values seen.
 #[derive(Default)]
 struct Peaks {
     rss_anon_bytes: u64,
@@ -131,7 +136,7 @@ fn main() -> Result<ExitCode, Failure> {
     })
 }
 
-/// Looks at the process and the directory until the time is over, and prints the lines.
+/// Samples the process and the directory until the time is over, and prints the lines.
 fn watch(
     db: &Database,
     arguments: &Arguments,
@@ -225,9 +230,9 @@ fn report_commits(latencies: &Latencies, seconds: f64, stats: &Stats) {
     );
 }
 
-/// Whether every slow commit was slow because no core was free, for its own thread or for another client's, which may
-/// have been writing for both at that time, or because a core was away. The three may be at the same time: the largest
-/// counts, the first two as one.
+/// Returns true if no commit took over [`SLOW`] after its time without a core is subtracted. That
+/// time is the run delay of its own thread and of other clients' threads, which may have been
+/// writing for both, or the steal time. The two may overlap, so only the larger one is subtracted.
 fn report_slow(commits: &[SlowCommit], steal: &Steal) -> bool {
     let slow: Vec<_> = commits.iter().filter(|c| c.took > SLOW).collect();
     println!("commits over {} ms: {}", SLOW.as_millis(), slow.len());
@@ -276,7 +281,7 @@ fn report_memory(peaks: &Peaks, memory_mib: usize) -> bool {
     met
 }
 
-/// How a bar is reported.
+/// Returns the words that report a limit as met or not.
 fn verdict(met: bool) -> &'static str {
     if met { "met" } else { "NOT MET" }
 }

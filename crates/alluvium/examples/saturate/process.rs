@@ -1,4 +1,4 @@
-//! What the kernel says of this process and its threads. Linux only, like the files it reads.
+//! Kernel statistics of this process and its threads. Linux only, like the files it reads.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Failure;
 
-/// Heap and stacks that are in memory, without mapped files.
+/// Returns the resident bytes of heap and stacks, without mapped files.
 pub fn rss_anon_bytes() -> Result<u64, Failure> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status
@@ -17,7 +17,7 @@ pub fn rss_anon_bytes() -> Result<u64, Failure> {
     Ok(kib * 1024)
 }
 
-/// How long a thread was ready to run while no core was free.
+/// Time in which a thread was ready to run while no core was free.
 pub struct RunDelay {
     schedstat: File,
     last: Duration,
@@ -33,7 +33,7 @@ impl RunDelay {
         Ok(delay)
     }
 
-    /// The delay since the last call.
+    /// Returns the delay since the last call.
     pub fn since_last(&mut self) -> Result<Duration, Failure> {
         let mut text = [0; 128];
         let length = self.schedstat.read_at(&mut text, 0)?;

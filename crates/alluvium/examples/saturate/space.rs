@@ -1,16 +1,20 @@
-//! The bar for space on disk.
+//! Limit on disk space.
 //!
-//! Settled, the live rows take `S` bytes: everything is in the last level then, each row once. While writers run, upper
-//! tables may hold `upper_fraction` of that. Writers are slowed from one and a half times as much on, so that it settles
-//! below two and a half times. Beside that there are the outputs of merges that are not installed yet, at most a group
-//! each, the log of what is in memtables, which at their ceiling take half of the memory budget, and the log's segments
-//! at both ends of that and those that lie ready. So at any time
+//! Settled, the live rows take `S` bytes: everything is in the last level, each row once. While
+//! writers run, upper tables may hold `upper_fraction` of that. Write stalls begin at 1.5 times
+//! that amount, so that it settles below 2.5 times. More space goes to:
+//!
+//! - the outputs of compactions that are not installed yet, at most a group each,
+//! - the log of the memtables, which at their ceiling take half of the memory budget,
+//! - the log's segments at both ends of that, and the segments ready for writing.
+//!
+//! So at any time
 //!
 //! ```text
 //! stored <= S (1 + 2.5 upper_fraction) + threads (largest group) + memory / 2 + 14 log segments
 //! ```
 //!
-//! The largest group is taken to be four times the mean one. The bar is a tenth above that sum.
+//! The largest group is assumed to be four times the mean one. The limit is a tenth above that sum.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -22,16 +26,17 @@ use crate::{Failure, MIB, verdict};
 const DEBT_MAX: f64 = 2.5;
 const GROUP_FACTOR: u64 = 4;
 const TOLERANCE: f64 = 0.1;
-/// Twice a memtable's share of the memory budget: see `docs/guide/keyspaces.md`.
+/// A log segment takes this fraction (1/16) of the memory budget, twice as much as a memtable: see
+/// `docs/guide/keyspaces.md`.
 const SEGMENTS_PER_MEMORY: u64 = 16;
-/// Two that are written or removed, and up to 12 that are ready to be written.
+/// Two segments being written or removed, and up to 12 ready for writing.
 const SEGMENTS: u64 = 14;
 
-/// What the files of the directory take.
+/// Returns the bytes that the files of the directory take.
 pub fn disk_bytes(dir: &Path) -> Result<u64, Failure> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir)? {
-        // A file may go between the two calls.
+        // The engine may remove a file between the two calls.
         if let Ok(metadata) = entry?.metadata() {
             bytes += metadata.blocks() * 512;
         }
@@ -39,7 +44,8 @@ pub fn disk_bytes(dir: &Path) -> Result<u64, Failure> {
     Ok(bytes)
 }
 
-/// Compares what was stored with what is after everything is merged. Merges all of it.
+/// Compacts everything, then compares the peak of stored bytes with the limit that follows from the
+/// settled size.
 pub fn report(
     db: &Database,
     rows: &Keyspace,

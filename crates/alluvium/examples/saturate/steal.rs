@@ -1,6 +1,8 @@
-//! When the machine below gave a processor to somebody else: the steal time that the kernel of a virtual machine reports.
+//! Steal time: the time in which the hypervisor gave a virtual machine's processor to another
+//! guest, as its kernel reports it.
 //!
-//! A thread that stood on such a processor was not waiting for a core, so its run delay does not show it.
+//! The run delay of a thread on such a processor does not include this time, because the thread was
+//! not waiting for a core.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,19 +10,21 @@ use std::time::Duration;
 
 use crate::Failure;
 
-/// Of `/proc/stat`: a hundredth of a second.
+/// Unit of the times in `/proc/stat`: a hundredth of a second.
 const TICK: Duration = Duration::from_millis(10);
-/// Where the steal time stands in a line, the processor's name counted.
+/// Index of the steal time in a line of `/proc/stat`; the processor's name has index 0.
 const STEAL: usize = 8;
-/// How late it may be booked: the processor that comes back does it at its next tick.
+/// Maximum delay of the accounting: the processor that comes back accounts for its steal time at
+/// its next tick.
 const LATE: Duration = Duration::from_millis(20);
-/// The lines of so many processors are looked at, the first ones.
+/// Bytes read of `/proc/stat`: the lines of the first processors.
 const BYTES: usize = 16 << 10;
 
-/// Steal times in the course of a run.
+/// Steal times over a run.
 pub struct Steal {
     stat: File,
-    /// When, and the ticks of each processor until then.
+    /// Time of each sample since the beginning of the run, and the steal ticks of each processor up
+    /// to then.
     samples: Vec<(Duration, Vec<u64>)>,
 }
 
@@ -32,7 +36,8 @@ impl Steal {
         })
     }
 
-    /// To be called every few milliseconds, with the time since the beginning of the run.
+    /// Records a sample. The caller calls this every few milliseconds, with the time since the
+    /// beginning of the run.
     pub fn sample(&mut self, at: Duration) -> Result<(), Failure> {
         let mut text = [0; BYTES];
         let length = self.stat.read_at(&mut text, 0)?;
@@ -48,7 +53,7 @@ impl Steal {
         Ok(())
     }
 
-    /// For how long the processor was away that was away longest between two moments.
+    /// Returns the longest time for which a processor was away between two moments.
     pub fn between(&self, from: Duration, to: Duration) -> Duration {
         let first = self.samples.partition_point(|(at, _)| *at <= from);
         let last = self.samples.partition_point(|(at, _)| *at < to + LATE);

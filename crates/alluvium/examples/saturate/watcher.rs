@@ -1,5 +1,5 @@
-//! Where the threads stood while a commit took long: the functions of the kernel they waited in, where it tells (to
-//! root). And when the machine below took a processor away.
+//! Stacks of all threads during a long commit: the kernel functions in which they waited, if the
+//! kernel shows them (to root). Also samples the steal time.
 
 #![expect(
     clippy::print_stderr,
@@ -13,14 +13,14 @@ use std::time::Duration;
 use crate::steal::Steal;
 use crate::{Course, Failure};
 
-/// A commit that has lasted this long is looked at, once.
+/// Duration after which the stacks are printed, once for each commit.
 const LONG: Duration = Duration::from_millis(60);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Functions of a stack, innermost first: what a thread waits for shows in the first few.
+/// Functions printed of a stack, innermost first: the first few show the reason of a wait.
 const FUNCTIONS: usize = 7;
 
-/// The commit that a client has begun: microseconds since the beginning and 1, or 0 between two commits. Relaxed: the
-/// watcher may see it late.
+/// Start of the client's current commit: microseconds since the beginning of the run plus 1, or 0
+/// between two commits. Relaxed: the watcher may see it late.
 #[derive(Default)]
 pub struct InFlight(AtomicU64);
 
@@ -34,7 +34,8 @@ impl InFlight {
     }
 }
 
-/// Prints the stacks of all threads for each long commit until told to stop. Returns the steal times.
+/// Prints the stacks of all threads for each long commit until told to stop. Returns the steal
+/// times.
 pub fn watch(clients: &[InFlight], course: &Course) -> Result<Steal, Failure> {
     let mut steal = Steal::open()?;
     let mut told = vec![0; clients.len()];

@@ -1,5 +1,5 @@
-//! Rows that have their range of keys to themselves are flushed straight into the last level, and nothing shows that they
-//! were.
+//! Rows with a key range of their own are flushed directly into the last level, without a visible
+//! difference.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn key(n: u32) -> Vec<u8> {
     n.to_be_bytes().to_vec()
 }
 
-/// Does not compress well.
+/// Returns a value that does not compress well.
 fn value(n: u32) -> Vec<u8> {
     Rng::new(u64::from(n)).bytes(1_000)
 }
@@ -85,11 +85,11 @@ fn half_of_a_flush_is_enough_where_memory_is_much_smaller_than_a_table() {
     for n in 0..6_000 {
         k.put(&key(n), &value(n)).expect("put");
         if n % 1_500 == 1_499 {
-            // No more than what is flushed at most, and less than a quarter of a table.
+            // At most as much as one flush writes, and less than a quarter of a table.
             db.flush().expect("flush");
         }
     }
-    // A flush that came early may be smaller.
+    // A flush that started early may be smaller.
     let stats = stats_of_k(&db);
     assert!(stats.upper_bytes < stats.last_bytes / 4, "{stats:?}");
 }
@@ -103,7 +103,7 @@ fn appends_in_two_places_go_to_the_last_level_and_what_meets_older_rows_above_it
             k.put(&key((1 << 24) + n), &value(n)).expect("put");
         }
         if let Some(late) = (round * 2_000).checked_sub(100) {
-            // As of two writers of one place: one of them comes a little late.
+            // As with two writers of one place, when one of them is a little late.
             k.put(&key(late), b"late").expect("put");
         }
         db.flush().expect("flush");
@@ -159,7 +159,7 @@ fn a_snapshot_that_needs_no_older_versions_is_no_reason_to_write_appends_twice()
 
 #[test]
 fn where_a_merge_is_on_appends_go_above_the_last_level() {
-    // Tables 1 and 2 are flushed, table 3 is that of the merge.
+    // Flushes write tables 1 and 2, the compaction writes table 3.
     let (vfs, there, go) = stopping_at_table(3);
     let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let db = Database::open_on(shared, dir(), options()).expect("open");
@@ -175,7 +175,7 @@ fn where_a_merge_is_on_appends_go_above_the_last_level() {
         move || k.compact_range(&[], None)
     });
     wait_until(|| there.load(Ordering::SeqCst));
-    // Its table will reach over the gap.
+    // The table of the compaction spans the gap.
     for n in 1_000..3_000 {
         k.put(&key(n), &value(n)).expect("put");
     }
@@ -199,7 +199,7 @@ fn a_range_delete_keeps_only_the_groups_that_it_reaches_into_from_appends() {
     append(0);
     db.flush().expect("flush");
     assert!(stats_of_k(&db).groups > 3);
-    // As of a log that is kept for a while.
+    // As in an application log with limited retention.
     k.delete_range(&key(0), &key(500)).expect("delete");
     append(3_000);
     db.flush().expect("flush");
@@ -209,7 +209,7 @@ fn a_range_delete_keeps_only_the_groups_that_it_reaches_into_from_appends() {
         stats_of_k(&db)
     );
     assert_eq!(all(&k).len(), 5_500);
-    // It is not flushed below a range delete of the rows that it replaces.
+    // The append is not flushed below a range delete of the rows that it replaces.
     k.delete_range(&key(5_000), &key(9_000)).expect("delete");
     append(6_000);
     db.flush().expect("flush");
@@ -238,7 +238,7 @@ fn a_device_that_fills_up_in_a_flush_of_both_kinds_loses_nothing_and_keeps_no_ta
         }
         done
     };
-    // Beside each append an update of an old row.
+    // Each append comes with an update of an old row.
     let mut n = 0;
     let full = loop {
         if let Err(full) = put(n, n).and_then(|()| put(n / 2, n)) {
@@ -273,7 +273,8 @@ fn appends_gaps_that_are_filled_and_random_writes_match_a_model() {
         let mut held: Option<(Snapshot, Vec<Row>)> = None;
         for _ in 0..40 {
             let mut batch = WriteBatch::new();
-            // A run of neighbours anywhere, mostly with nothing in between, or keys all over.
+            // A run of neighboring keys anywhere, mostly with nothing in between, or keys from the
+            // whole range.
             let (from, run) = (
                 random.next_u64() as u32 % 1_000,
                 !random.next_u64().is_multiple_of(3),
@@ -319,7 +320,7 @@ fn appends_gaps_that_are_filled_and_random_writes_match_a_model() {
     assert!(straight > 0, "{straight} flushes had appends");
 }
 
-/// Flushes; whether the last level has grown, and not by a merge.
+/// Flushes. Returns true if the last level has grown without a compaction.
 fn has_flushed_straight(db: &Database) -> bool {
     let now = || {
         (

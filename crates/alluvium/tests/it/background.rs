@@ -1,4 +1,5 @@
-//! What the engine does by itself: it tidies up while nobody writes, and lets go of a merge when it is closed.
+//! Background work of the engine: compaction while no writes arrive, and the end of a compaction
+//! when the database is closed.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -24,7 +25,7 @@ fn put_all(db: &Database, k: &Keyspace, rows: u32, value: &[u8]) {
     db.write(&batch).expect("write");
 }
 
-/// Everything in one run of each group, and at least `rows` of it.
+/// Returns true if each group is one run in the last level, with at least `rows` entries in total.
 fn is_tidy(db: &Database, rows: u64) -> bool {
     let stats = stats_of_k(db);
     stats.table_entries >= rows && stats.upper_tables == 0
@@ -87,7 +88,7 @@ fn what_is_scanned_often_is_merged_although_somebody_writes() {
     let other = db
         .keyspace("other", KeyspaceOptions::default())
         .expect("keyspace");
-    // An upper table that is small beside the last level, and the budget.
+    // An upper table that is small compared with the last level and the space budget.
     put_all(&db, &k, 5_000, &[1; 50]);
     db.flush().expect("flush");
     k.compact_range(&[], None).expect("compact");
@@ -98,7 +99,7 @@ fn what_is_scanned_often_is_merged_although_somebody_writes() {
     wait_until(|| {
         seek_a_thousand(&k);
         other.put(b"row", b"value").expect("put");
-        // Its end is what the merging threads wake for.
+        // The end of a flush wakes the compaction threads.
         db.flush().expect("flush");
         is_tidy(&db, 5_000)
     });
@@ -109,7 +110,7 @@ fn what_is_scanned_often_is_merged_although_somebody_writes() {
 fn sealed_memtables_that_scans_meet_are_flushed_although_somebody_writes() {
     let options = Options {
         memtable_bytes: Some(200_000),
-        // Too long to be idle here: there are commits all the time.
+        // Too long to become idle here: there are commits all the time.
         idle_after: Some(Duration::from_secs(2)),
         ..Options::default()
     };
@@ -128,7 +129,7 @@ fn sealed_memtables_that_scans_meet_are_flushed_although_somebody_writes() {
 #[test]
 fn memtables_that_are_seldom_written_to_are_sealed_when_scans_meet_them() {
     let options = Options {
-        // The rows below are less than half of it.
+        // The rows below take less than half of it.
         memtable_bytes: Some(1 << 20),
         idle_after: Some(Duration::from_secs(2)),
         ..Options::default()
@@ -202,7 +203,7 @@ fn replaced_tables_are_removed_by_a_thread_of_their_own_and_are_gone_when_who_wa
     assert!(removers.iter().all(|name| *name == own), "{removers:?}");
 }
 
-/// Options under which one flushed table of a few thousand rows is due for a merge.
+/// Returns options under which one flushed table of a few thousand rows is due for compaction.
 fn merging() -> Options {
     Options {
         memtable_bytes: Some(100_000),
@@ -229,7 +230,7 @@ fn closing_ends_a_merge_that_is_on_and_leaves_no_files_of_it() {
             .expect("put");
     }
     db.write(&batch).expect("write");
-    // Table 1 is that of the flush, table 2 that of the merge.
+    // The flush writes table 1, the compaction table 2.
     db.flush().expect("flush");
     wait_until(|| there.load(Ordering::SeqCst));
     let closing = std::thread::spawn({
@@ -239,7 +240,7 @@ fn closing_ends_a_merge_that_is_on_and_leaves_no_files_of_it() {
     wait_until(|| matches!(k.get(b"a"), Err(Error::Closed)));
     go.store(true, Ordering::SeqCst);
     closing.join().expect("join").expect("close");
-    // The flushed one, and not what the merge would have made of it.
+    // The flushed table, without any output of the compaction.
     assert_eq!(table_files(&vfs.files), ["000001.sst"]);
     assert_error!(db.stats(), Error::Closed);
     let db = open(&vfs.files, merging());
@@ -247,7 +248,7 @@ fn closing_ends_a_merge_that_is_on_and_leaves_no_files_of_it() {
     assert_eq!(all(&k).len(), 5_000);
 }
 
-/// Keeps the output of each merge.
+/// Records the output bytes of each compaction.
 #[derive(Default)]
 struct Merges(Mutex<Vec<u64>>);
 
@@ -279,7 +280,7 @@ fn a_writer_ends_a_merge_that_only_tidies() {
     wait_until(|| there.load(Ordering::SeqCst));
     k.put(b"new", b"1").expect("put");
     go.store(true, Ordering::SeqCst);
-    // Later it is done all the same.
+    // The engine runs the compaction again later.
     wait_until(|| is_tidy(&db, 5_001));
     assert_eq!(all(&k).len(), 5_001);
     db.close().expect("close");

@@ -1,4 +1,5 @@
-//! Backups: whole, shared, restored exactly, and never harmed by a later call that fails or by a crash.
+//! Backups: whole, shared, restored exactly, and never harmed by a later call that fails or by a
+//! crash.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ fn fill(k: &Keyspace, rng: &mut Rng, rows: usize) {
     }
 }
 
-/// Restores a backup and returns what is in it.
+/// Restores a backup and returns its contents.
 fn restored(vfs: &MemVfs, store: &BackupStore, id: u64) -> State {
     let target = PathBuf::from(format!("restored{id}"));
     store
@@ -71,7 +72,7 @@ fn each_backup_is_restored_as_it_was_and_shares_tables_with_the_others() {
     let (vfs, db, k) = database(tiny());
     let store = store(&vfs);
     let mut rng = Rng::new(1);
-    // Merges may rewrite the whole of `k` between two backups, of this keyspace nothing once it is settled.
+    // Compactions may rewrite all of `k` between two backups, but nothing of this settled keyspace.
     let still = KeyspaceOptions::default();
     let still = db.keyspace("still", still).expect("create");
     fill(&still, &mut rng, 400);
@@ -280,7 +281,8 @@ fn a_store_is_open_once_and_is_no_database() {
     }
 }
 
-/// A database with one backup, changed since; what the backup holds, and what the database holds now.
+/// A database with one backup, changed since then: `first` is the state in the backup, `second` the
+/// current state.
 struct Scene {
     vfs: MemVfs,
     faults: FaultVfs,
@@ -311,7 +313,7 @@ fn scene(seed: u64) -> Scene {
     }
 }
 
-/// What a call does to the store that has a first backup.
+/// A call on a store that has a first backup.
 type Action = fn(&BackupStore, &Database) -> alluvium::Result<()>;
 
 fn make(store: &BackupStore, db: &Database) -> alluvium::Result<()> {
@@ -323,7 +325,7 @@ fn make_and_delete(store: &BackupStore, db: &Database) -> alluvium::Result<()> {
     store.delete(id)
 }
 
-/// Every backup that is listed is whole, and the first one is there.
+/// Checks that every listed backup is whole and that the first one is listed.
 fn check_store(vfs: &MemVfs, scene: &Scene, context: &str) {
     let store = store(vfs);
     let list = store.list().expect("list");
@@ -355,7 +357,8 @@ fn fail_every_call(action: Action, effect: FaultEffect, calls: &[IoCall]) {
         let done = action(&scene.store, &scene.db);
         let tripped = scene.faults.tripped();
         scene.faults.disarm();
-        // A call that may fail without harm, such as removing what is of no use, is not an error.
+        // A call that may fail without harm, such as the removal of a useless file, returns no
+        // error.
         assert!(tripped || done.is_ok());
         let context = format!("{effect:?} at call {nth}: {done:?}");
         let left = scene.vfs.crash(1, CrashOptions::PROCESS_KILLED);
@@ -425,7 +428,8 @@ fn an_acknowledged_backup_and_an_acknowledged_deletion_survive_power_loss() {
     assert_eq!(kept.iter().map(|b| b.id).collect::<Vec<_>>(), [id]);
 }
 
-/// A file system whose store of backups is on a mount that refuses changes while the hook is on.
+/// Returns a file system in which the backup store is on a mount that refuses changes while the
+/// hook is on.
 fn read_only_mount(kind: std::io::ErrorKind) -> HookVfs {
     HookVfs::new(move |call, path: &Path| {
         let changes = !matches!(
@@ -439,7 +443,7 @@ fn read_only_mount(kind: std::io::ErrorKind) -> HookVfs {
     })
 }
 
-/// The names and bytes of a store.
+/// Returns the names and bytes of a store's files.
 fn contents(vfs: &MemVfs) -> Vec<(PathBuf, Vec<u8>)> {
     let mut paths: Vec<PathBuf> = Vec::new();
     for dir in [backups().to_path_buf(), backups().join("tables")] {

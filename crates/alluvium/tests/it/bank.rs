@@ -1,4 +1,5 @@
-//! Concurrent transfers between accounts: no update is lost, no half of a transfer is seen.
+//! Concurrent transfers between accounts: no update is lost, and no snapshot shows half of a
+//! transfer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +23,7 @@ fn amount(bytes: &[u8]) -> i64 {
     i64::from_le_bytes(bytes.try_into().expect("8 bytes"))
 }
 
-/// Moves one unit and counts the movements of both accounts in a row of their own.
+/// Moves one unit and counts the transfers into an account in a separate row.
 fn transfer(db: &Database, k: &Keyspace, isolation: Isolation, rng: &mut Rng) -> Result<()> {
     let from = rng.below(ACCOUNTS);
     let to = (from + rng.range(1..ACCOUNTS)) % ACCOUNTS;
@@ -37,7 +38,7 @@ fn transfer(db: &Database, k: &Keyspace, isolation: Isolation, rng: &mut Rng) ->
     txn.put(k, &counted, &(old + 1).to_le_bytes())?;
     if rng.percent(10) {
         txn.rollback();
-        // Whoever saw any of it has read dirty data.
+        // A reader that sees any of it has read dirty data.
         return Err(Error::Closed);
     }
     txn.commit()

@@ -16,7 +16,7 @@ fn options(memory_bytes: usize, duplicates: Duplicates) -> BulkLoadOptions {
     }
 }
 
-/// The least memory: runs of about 32 KiB, of which eight are merged at a time.
+/// The minimum of memory: runs of about 32 KiB, merged eight at a time.
 const LEAST: usize = 64 << 10;
 
 fn run_files(vfs: &MemVfs) -> Vec<String> {
@@ -112,7 +112,7 @@ fn duplicates_are_refused_within_memory_and_between_runs() {
         assert!(run_files(&vfs).is_empty());
         db.flush().expect("flush");
         assert_eq!(table_files(&vfs).len(), 1, "only the flushed one");
-        // A key that the keyspace has is no duplicate: it is replaced.
+        // A key that exists in the keyspace is not a duplicate: it is replaced.
         let mut load = db
             .bulk_load(options(LEAST, Duplicates::Refuse))
             .expect("load");
@@ -157,7 +157,7 @@ fn a_damaged_temporary_file_is_found_and_nothing_is_installed() {
         .bulk_load(options(LEAST, Duplicates::LastWins))
         .expect("load");
     fill(&mut load, &k, &mut Rng::new(1), 5000).expect("put");
-    // The first run is complete: its buffer came back before the third was written.
+    // The first run is complete: its buffer was reused before the third run was written.
     let name = run_files(&vfs).first().cloned().expect("a run");
     let file = vfs.open(&dir().join(name)).expect("open");
     let mut byte = [0];

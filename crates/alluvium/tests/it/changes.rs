@@ -1,4 +1,5 @@
-//! Streams of changes: what they show, how far back they reach, and that they never leave anything out in silence.
+//! Change streams: their contents, the oldest change they reach, and an error instead of a silent
+//! gap.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::fixture::{assert_error, database, dir, open, tiny};
 use crate::hooks::{Call, HookVfs};
 use crate::script::path_of;
 
-/// Everything that a stream has now, one line each.
+/// Returns all changes that a stream has now, one line each.
 fn shown(changes: &mut Changes) -> Vec<String> {
     let mut lines = Vec::new();
     while let Some(change) = changes.next().unwrap_or_else(|e| panic!("{}", chain(&e))) {
@@ -73,7 +74,7 @@ fn keyspace(db: &Database, name: &str) -> Keyspace {
         .expect("keyspace")
 }
 
-/// Writes a row and flushes: one segment of the log, 1 MiB as allocated.
+/// Writes a row and flushes: one log segment, 1 MiB as allocated.
 fn flushed(db: &Database, k: &Keyspace, n: u32) {
     k.put(format!("{n}").as_bytes(), b"v").expect("put");
     db.flush().expect("flush");
@@ -125,7 +126,7 @@ fn commits_markers_and_their_keyspaces_come_in_order() {
     let mut changes = db.changes(1).expect("a stream");
     assert_eq!(shown(&mut changes), expected);
     assert_eq!(changes.next_seqno(), db.visible_seqno() + 1);
-    // From each number on: a keyspace that is dropped further on is named all the same.
+    // Streams from each sequence number: a keyspace is named even if it is dropped later.
     for from in 1..=db.visible_seqno() {
         let mut changes = db.changes(from).expect("a stream");
         assert_eq!(shown(&mut changes), expected[from as usize - 1..], "{from}");
@@ -158,7 +159,7 @@ fn a_prepared_transaction_comes_once_where_it_is_committed() {
     assert!(changes.next().expect("next").is_none());
     assert_eq!(changes.next_seqno(), db.visible_seqno() + 1);
     k.put(b"between", b"").expect("put");
-    // The prepares are written again, with the number of the commit before.
+    // The flush writes the prepares again, with the sequence number of the previous commit.
     db.flush().expect("flush");
     let take = |db: &Database, xid| db.take_prepared(xid).expect("take");
     take(&db, b"x1").rollback().expect("rollback");
@@ -232,7 +233,8 @@ fn old_segments_stay_within_the_limit_and_across_reopening() {
     for n in 3..6 {
         flushed(&db, &k, n);
     }
-    // Three whole segments and the one that the close has cut; a fourth whole one would be too much.
+    // Three whole segments and the one that the close has cut; a fourth whole one would exceed the
+    // limit.
     let kept = db.stats().expect("stats").change_log_bytes;
     assert!((3 << 20..4 << 20).contains(&kept), "{kept}");
     let Err(Error::ChangesLost { from: 1, oldest }) = db.changes(1) else {
@@ -241,7 +243,7 @@ fn old_segments_stay_within_the_limit_and_across_reopening() {
     let mut changes = db.changes(oldest).expect("a stream");
     assert_eq!(shown(&mut changes), ["k[3]=v", "k[4]=v", "k[5]=v"]);
     db.close().expect("close");
-    // Without the option they go at the next opening.
+    // Without the option, the next opening removes them.
     let db = open(&vfs, tiny());
     assert_eq!(db.stats().expect("stats").change_log_bytes, 0);
     assert_error!(db.changes(oldest), Error::ChangesLost { .. });
@@ -256,7 +258,7 @@ fn an_open_stream_keeps_what_it_has_not_read_up_to_the_memory_number() {
     }
     assert_eq!(shown(&mut changes).len(), 5);
     flushed(&db, &k, 4);
-    // The one that it stands in, and the one that it has not begun.
+    // The segment that the stream is reading, and the next one.
     assert_eq!(db.stats().expect("stats").change_log_bytes, 2 << 20);
     assert_error!(db.changes(1), Error::ChangesLost { .. });
     // 8 MiB of memory are eight segments.
@@ -345,7 +347,7 @@ fn durable_only_holds_back_what_a_power_loss_could_take() {
         assert!(durable.wait(Duration::MAX).expect("wait"));
     });
     assert_eq!(shown(&mut durable), ["k[a]=1"]);
-    // A flush makes durable too, by leaving the segment.
+    // A flush makes commits durable too, because it leaves the segment.
     k.put(b"b", b"1").expect("put");
     db.flush().expect("flush");
     assert_eq!(shown(&mut durable), ["k[b]=1"]);
@@ -363,7 +365,7 @@ fn damage_is_an_error_with_its_place() {
     let file = vfs.open(&path_of(&names[0])).expect("open");
     let mut header = [0; 200];
     file.read_at(&mut header, 0).expect("read");
-    // In the record behind that of the keyspace.
+    // In the record after the keyspace's.
     let at = 80 + (40 + usize::from(header[80 + 12])).next_multiple_of(8);
     file.write_at(&[header[at + 45] ^ 1], at as u64 + 45)
         .expect("damage");
@@ -380,7 +382,7 @@ fn damage_is_an_error_with_its_place() {
             other => panic!("{other:?}"),
         }
     }
-    // It is behind what the database needs.
+    // The damage is before the part of the log that the database needs.
     assert_eq!(shown(&mut db.changes(4).expect("a stream")), ["k[2]=v"]);
     assert!(db.verify().expect("verify").is_clean());
     db.close().expect("close");
@@ -396,7 +398,7 @@ fn a_segment_whose_beginning_is_damaged_is_not_taken_for_lost_changes() {
     let mut names = vfs.list(dir()).expect("list");
     names.retain(|name| name.ends_with(".wal"));
     names.sort();
-    // The oldest: its header, and that of its first record.
+    // The oldest segment: its header, and the header of its first record.
     for (at, place) in [(30, 0), (80 + 20, 80)] {
         let file = vfs.open(&path_of(&names[0])).expect("open");
         let mut byte = [0];
@@ -467,7 +469,7 @@ fn changes_of_keyspaces_that_a_power_loss_undid_are_left_out() {
         let db = Database::open_on(Arc::new(vfs.clone()), dir(), keeping(1 << 30)).expect("open");
         let k = keyspace(&db, "k");
         vfs.set(true);
-        // Its marker is in the log and synced.
+        // The keyspace's marker is in the log and synced.
         let failed = match create {
             true => db.keyspace("lost", KeyspaceOptions::default()).map(drop),
             false => db.drop_keyspace(&k),
@@ -479,11 +481,11 @@ fn changes_of_keyspaces_that_a_power_loss_undid_are_left_out() {
         let mut changes = db.changes(1).expect("a stream");
         assert_eq!(shown(&mut changes), ["create k"]);
         keyspace(&db, "k").put(b"a", b"1").expect("put");
-        // It gets the number of the one that was not made.
+        // The new keyspace gets the id of the keyspace that was not created.
         keyspace(&db, "next");
         let mut changes = db.changes(1).expect("a stream");
         assert_eq!(shown(&mut changes), ["create k", "k[a]=1", "create next"]);
-        // Also when both have been dropped, so that the manifest knows neither of them any more.
+        // Also after both have been dropped, so that the manifest lists neither.
         for name in ["k", "next"] {
             db.drop_keyspace(&keyspace(&db, name)).expect("drop");
         }

@@ -1,4 +1,5 @@
-//! A copy that follows a stream of changes ends up like its original, whatever the original goes through.
+//! A copy that follows a change stream ends up equal to its original, after any history of the
+//! original.
 
 use std::sync::Arc;
 
@@ -10,17 +11,17 @@ use alluvium_testkit::random::{Rng, Seeded};
 
 use crate::driver::{Driver, chain, small_options, state_of};
 
-/// What a consumer of a stream has made of it.
+/// State that a consumer has built from a stream.
 #[derive(Default)]
 pub struct Replica {
     pub state: State,
-    /// From where it resumes.
+    /// Sequence number at which the consumer resumes.
     pub next_seqno: u64,
-    /// The stream, and the files of the database that it is of.
+    /// The open stream, and the files of the database that it reads.
     stream: Option<(Changes, Arc<MemVfs>)>,
 }
 
-/// Applies a change; what an ingest brought is read from the original as it is now.
+/// Applies a change. The rows of an ingest are read from the original in its current state.
 pub fn apply(state: &mut State, change: &Change, original: &Database) {
     match &change.kind {
         ChangeKind::Commit { operations, .. } => {
@@ -30,7 +31,7 @@ pub fn apply(state: &mut State, change: &Change, original: &Database) {
         }
         ChangeKind::Ingest { keyspaces } => {
             let now = state_of(original);
-            // Or a power loss could take away what was copied and no change has shown yet.
+            // Otherwise a power loss could remove rows that were copied but are in no change yet.
             original.sync().expect("sync");
             for (keyspace, rows) in keyspaces {
                 assert!(*rows > 0);
@@ -87,7 +88,8 @@ fn apply_operation(state: &mut State, operation: &Operation) {
 }
 
 impl Replica {
-    /// Reads up to `most` changes, in the open stream if it is of this database. Returns whether that was all.
+    /// Reads up to `most` changes, from the open stream if it belongs to this database. Returns
+    /// true if those were all.
     fn pull(&mut self, driver: &Driver, options: &ChangesOptions, most: usize) -> bool {
         for _ in 0..most {
             let (mut changes, vfs) = match self.stream.take() {
@@ -95,7 +97,7 @@ impl Replica {
                 _ => (self.open(&driver.db, options), Arc::clone(&driver.vfs)),
             };
             let next = match changes.next() {
-                // Reopened: the next round opens a new one.
+                // The database was reopened: the next round opens a new stream.
                 Err(Error::Closed) => continue,
                 other => other.unwrap_or_else(|e| panic!("next: {}", chain(&e))),
             };
@@ -152,7 +154,7 @@ fn follow(rng: &mut Rng, weights: Weights, durable_only: bool) {
     while !replica.pull(&driver, &options, 100) {}
     assert_eq!(replica.state, driver.state());
     assert_eq!(replica.next_seqno, driver.db.visible_seqno() + 1);
-    // All of it once more, in a stream of its own.
+    // All changes once more, in a new stream.
     let mut again = Replica::default();
     while !again.pull(&driver, &options, 100) {}
     assert_eq!(again.state, driver.state());

@@ -1,4 +1,4 @@
-//! Checkpoints: whole, of one commit, independent, and absent where they failed.
+//! Checkpoints: whole, of one commit, independent of the original, and absent if they failed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn open_at(vfs: &dyn CloneVfs, path: &Path, read_only: bool) -> Database {
     opened.unwrap_or_else(|e| panic!("open {}: {}", path.display(), chain(&e)))
 }
 
-/// File systems whose clones are the same.
+/// File systems whose clones share their files.
 trait CloneVfs {
     fn shared(&self) -> Arc<dyn Vfs>;
 }
@@ -47,7 +47,7 @@ impl CloneVfs for HookVfs {
     }
 }
 
-/// A settled database with tables in several groups, so that nothing in the background is due.
+/// Returns a settled database with tables in several groups, so that no background work is due.
 fn settled() -> (MemVfs, FaultVfs, Database) {
     let vfs = MemVfs::new();
     let faults = FaultVfs::new(Arc::new(vfs.clone()));
@@ -83,7 +83,7 @@ fn a_checkpoint_shares_its_tables_and_goes_its_own_way() {
     assert!(info.linked_tables > 4, "{info:?}");
     let copy = open_at(&vfs, target(), false);
     assert!(state_of(&copy) == expected);
-    // Both write, flush and merge from here on, and reuse the same numbers for other tables.
+    // From here both write, flush and compact, and reuse the same numbers for other tables.
     for (database, value) in [(&db, b"original"), (&copy, b"the copy")] {
         let a = database.existing_keyspace("a").expect("look").expect("a");
         for n in 0..300_u32 {
@@ -179,13 +179,13 @@ fn another_file_system_gets_copies_and_the_caller_is_told() {
     assert!(state_of(&open_at(&left, target(), true)) == state_of(&db));
 }
 
-/// Fails each call of a checkpoint in turn; none may leave anything behind or harm the database.
+/// Fails each call of a checkpoint in turn; no failure may leave a file or harm the database.
 fn fail_every_call(effect: FaultEffect, calls: &[IoCall]) {
     let (vfs, faults, db) = settled();
     let expected = state_of(&db);
     let mut whole = 0;
     for nth in 1.. {
-        // The sync thread readies segments of the log and syncs it whenever it comes to that.
+        // For this thread only: the sync thread prepares and syncs log segments at any time.
         faults.arm_for_this_thread(Fault {
             calls: calls.to_vec(),
             nth,
@@ -268,7 +268,8 @@ fn power_loss_leaves_a_whole_checkpoint_or_none() {
                 sticky: true,
                 effect: FaultEffect::Error,
             });
-            // Power goes at this call: what the failing call still does afterwards never reaches the device.
+            // Power fails at this call: later writes of the failed checkpoint never reach the
+            // device.
             let made = db.checkpoint(target());
             let tripped = faults.tripped();
             assert_eq!(made.is_ok(), !tripped);
@@ -292,12 +293,13 @@ fn power_loss_leaves_a_whole_checkpoint_or_none() {
 #[test]
 fn a_checkpoint_under_load_is_one_point_of_the_commit_order() {
     let (vfs, db, x) = database(tiny());
-    // The writer ends when the checkpoints are done, or have failed.
+    // The writer ends when the checkpoints are done or have failed.
     let goes_on = Arc::new(());
     let seen = Arc::downgrade(&goes_on);
     thread::scope(|scope| {
         scope.spawn(|| {
-            // Each round copies y's row into x and drops y, so that every prefix of the order is recognized.
+            // Each round copies y's row into x and drops y, so that every prefix of the order is
+            // recognizable.
             let mut round = 0_u32;
             while seen.strong_count() > 0 {
                 round += 1;
@@ -348,7 +350,7 @@ fn check_prefix(db: &Database) {
         (copied == newest).then(Vec::new),
         // Copied and not yet dropped.
         (copied == newest && newest > 0).then(|| vec![(name(newest), 1)]),
-        // The next one created and still empty.
+        // The next keyspace is created and still empty.
         (copied == newest).then(|| vec![(name(newest + 1), 0)]),
         // Written and not yet copied.
         (copied < newest).then(|| vec![(name(newest), 1)]),
@@ -359,8 +361,9 @@ fn check_prefix(db: &Database) {
     );
 }
 
-/// A checkpoint in whose flush another thread runs `other` on a database with the keyspaces `quiet`, which is in tables,
-/// and `busy`, which is in memory. The copy must be as if it had not, and it must be done afterwards.
+/// Runs `other` in another thread during the flush of a checkpoint. The database has the keyspaces
+/// `quiet`, whose rows are in tables, and `busy`, whose rows are in memory. The copy must not show
+/// `other`, and `other` must be done after the checkpoint.
 fn beside_a_checkpoint(other: fn(&Database), done: fn(&State) -> bool) {
     let handle: Arc<OnceLock<Database>> = Arc::default();
     let (own, begun) = (Arc::clone(&handle), Arc::<OnceLock<_>>::default());
@@ -372,7 +375,7 @@ fn beside_a_checkpoint(other: fn(&Database), done: fn(&State) -> bool) {
         }
         let db = own.get().expect("set before").clone();
         let other = begun.get_or_init(|| Mutex::new(Some(thread::spawn(move || other(&db)))));
-        // It waits for the checkpoint; one that does not is given the time to come to its end.
+        // `other` waits for the checkpoint; if it does not, this gives it time to finish.
         for _ in 0..100_000 {
             if other.lock().as_ref().is_some_and(JoinHandle::is_finished) {
                 break;
@@ -399,7 +402,7 @@ fn beside_a_checkpoint(other: fn(&Database), done: fn(&State) -> bool) {
     other.join().expect("join");
     assert_eq!(state_of(&open_at(&vfs, target(), true)), expected);
     assert!(done(&state_of(&db)));
-    // The hook's handle is the last.
+    // The hook holds the last handle.
     db.close().expect("close");
 }
 

@@ -1,4 +1,5 @@
-//! Wrong clocks: what jumps may do to rows that expire, to what is stored and to what compactions drop.
+//! Wrong clocks: effect of jumps on rows that expire, on the stored time and on the rows that
+//! compactions drop.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -18,10 +19,10 @@ const MINUTE: u64 = 60 * 1000;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const YEARS: i64 = 80 * 365 * DAY as i64;
-/// The wall clock of a machine that has started just now.
+/// Wall-clock time of a machine that has just started.
 const START: u64 = 56 * 365 * DAY;
 
-/// The two clocks of a machine.
+/// The two clocks of a machine: boot time and wall clock.
 #[derive(Clone, Default)]
 struct Machine {
     boot_ms: Arc<AtomicU64>,
@@ -50,7 +51,8 @@ impl Machine {
         )
     }
 
-    /// Options with these clocks, under which each commit is flushed and what is flushed is due for a compaction.
+    /// Returns options with these clocks. Each commit is flushed, and each flushed table is due for
+    /// compaction.
     fn options(&self) -> Options {
         Options {
             clock: self.clock(),
@@ -103,7 +105,7 @@ fn a_deleted_row_stays_deleted_where_the_clock_steps_back_behind_an_older_expire
     transaction.commit().expect("commit");
     db.settle().expect("settle");
     drop((k, db));
-    // What no clock has confirmed is not stored: the next opening follows the clock.
+    // A time that no clock has confirmed is not stored, so the next opening follows the clock.
     machine.set(-5_000);
     let (_db, k) = machine.open(&vfs);
     assert_eq!(all(&k).len(), 0, "both were deleted");
@@ -244,7 +246,7 @@ fn openings_of_less_than_ten_minutes_hide_expired_rows_and_keep_them() {
     assert_eq!(entries(&db), 0);
 }
 
-/// Hears of clocks.
+/// Records clock events.
 #[derive(Default)]
 struct Heard(Mutex<Vec<(&'static str, u64, u64)>>);
 
@@ -259,7 +261,8 @@ impl EventListener for Heard {
     }
 }
 
-/// A database that has recorded a time eighty years ahead, as a clock that is believed makes it.
+/// Creates a database that has recorded a time eighty years ahead, from a clock that the engine
+/// trusts. Returns that time.
 fn with_wrong_time(machine: &Machine, vfs: &MemVfs) -> u64 {
     let wrong = machine.wall().saturating_add_signed(YEARS);
     let options = Options {

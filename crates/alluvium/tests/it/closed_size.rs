@@ -1,4 +1,5 @@
-//! Size of a closed database: its data, the manifest, and at most 1 MiB that the next opening may need.
+//! Size of a closed database: its data, the manifest, and at most 1 MiB that the next opening may
+//! need.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use alluvium::{Database, Durability, Options};
 use crate::driver::{chain, state_of};
 use crate::fixture::{assert_error, dir, open, segments};
 
-/// Memory of which segments and the reserve have their full sizes.
+/// Returns options with enough memory that segments and the ballast file have their full sizes.
 fn large(memory_bytes: usize) -> Options {
     Options {
         memory_bytes,
@@ -48,7 +49,7 @@ fn a_closed_database_with_one_row_takes_a_megabyte_whatever_its_memory() {
             let most = (1 << 20) + (256 << 10);
             assert!(bytes(&vfs) <= most, "{durability:?}: {} bytes", bytes(&vfs));
             let before = segments(&vfs).len();
-            // Sessions without a commit leave nothing behind, and one with tables is no larger.
+            // Sessions without a commit leave no files, and a session with tables is no larger.
             for _ in 0..3 {
                 let db = open(&vfs, options.clone());
                 assert_eq!(state_of(&db)["k"].len(), 1);
@@ -75,7 +76,7 @@ fn a_cut_segment_that_loses_more_of_its_end_is_damage() {
     let path = dir().join(name);
     let end = len(&vfs, &path);
     assert!(end < 4096, "{end} bytes");
-    // Down to the header without records, which could not be told from a creation that stopped.
+    // Down to the header without records, which is indistinguishable from an interrupted creation.
     for length in (80..end).rev() {
         let cut = vfs.crash(0, CrashOptions::PROCESS_KILLED);
         let file = cut.open(&path).expect("open");

@@ -1,4 +1,5 @@
-//! Compaction of a range on request: what is merged, what is left alone, and when the call returns.
+//! Compaction of a range on request: the groups it compacts, the groups it leaves alone, and the
+//! time of its return.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +12,7 @@ fn key(n: u32) -> Vec<u8> {
     format!("key{n:06}").into_bytes()
 }
 
-/// Nothing is merged unless it is asked for.
+/// Returns options under which nothing is compacted unless the test asks for it.
 fn options() -> Options {
     Options {
         memtable_bytes: Some(1 << 20),
@@ -105,7 +106,7 @@ fn it_ends_while_writers_go_on_and_with_its_keyspace_and_database() {
     assert_error!(k.compact_range(&[], None), Error::Closed);
 }
 
-/// Call that reclaims what a released snapshot had kept.
+/// Call that reclaims the entries that a released snapshot had kept.
 type Ask = fn(&Database, &Keyspace) -> alluvium::Result<()>;
 
 #[test]
@@ -126,7 +127,7 @@ fn what_a_released_snapshot_had_kept_is_reclaimed_on_request_while_another_keysp
         k.compact_range(&[], None).expect("compact");
         let snapshot = db.snapshot().expect("snapshot");
         let old = all(&k);
-        // Less than half of each group: nothing that is due by itself.
+        // Less than half of each group, so that no compaction is due.
         put(&k, 0..300, b"second");
         (300..400).for_each(|n| k.delete(&key(n)).expect("delete"));
         k.compact_range(&[], None).expect("compact");

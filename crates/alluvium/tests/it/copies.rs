@@ -1,4 +1,4 @@
-//! Large values in files of their own, in everything that copies, checks or repairs a database.
+//! Large values in value files, in every operation that copies, checks or repairs a database.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::driver::state_of;
 use crate::fixture::{dir, open, tiny};
 use crate::script::path_of;
 
-/// A database whose rows are small and large; its rows.
+/// Returns a database with small and large rows, and those rows.
 fn with_values() -> (MemVfs, Database, State) {
     let vfs = MemVfs::new();
     let db = open(&vfs, tiny());

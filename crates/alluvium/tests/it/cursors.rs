@@ -13,7 +13,7 @@ fn cursor(keyspace: &Keyspace, options: CursorOptions) -> Cursor {
     keyspace.cursor(options).expect("cursor")
 }
 
-/// Small groups: a few dozen rows make several of them.
+/// Returns options with small groups: a few dozen rows make several of them.
 fn many_groups() -> Options {
     Options {
         upper_fraction: 0.02,
@@ -25,7 +25,7 @@ fn key(n: usize) -> Vec<u8> {
     format!("key{n:05}").into_bytes()
 }
 
-/// Even numbers, with values long enough to make several groups.
+/// Puts rows with even numbers, with values long enough to make several groups.
 fn fill(keyspace: &Keyspace, rng: &mut Rng, count: usize) {
     for n in 0..count {
         keyspace.put(&key(2 * n), &rng.bytes(100)).expect("put");
@@ -95,7 +95,7 @@ fn a_cursor_never_leaves_its_bounds() {
     assert!(rows(cursor(&k, same)).is_empty());
 }
 
-/// Walks at random, comparing each step with an ordered map.
+/// Walks at random and compares each step with an ordered map.
 fn walk(cursor: &mut Cursor, model: &BTreeMap<Vec<u8>, Vec<u8>>, rng: &mut Rng, steps: usize) {
     let mut at: Option<Vec<u8>> = None;
     for _ in 0..steps {

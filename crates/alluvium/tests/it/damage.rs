@@ -11,7 +11,7 @@ use crate::driver::chain;
 use crate::fixture::{Row, all, assert_error, database, dir, table_files, tiny};
 use crate::script::path_of;
 
-/// A closed database with tables and a short log.
+/// Returns a closed database with tables and a short log, and its rows.
 fn closed() -> (MemVfs, Vec<Row>) {
     let (vfs, db, k) = database(tiny());
     let mut rng = Rng::new(5);
@@ -50,7 +50,8 @@ fn reopen(vfs: &MemVfs) -> alluvium::Result<Database> {
     Database::open_on(Arc::new(vfs.clone()), dir(), tiny())
 }
 
-/// Writes a version into a header whose checksum covers all before it, seeded with the file's number.
+/// Writes version 2 into a header and renews its checksum. The checksum covers all bytes before it
+/// and is seeded with the file's number.
 fn renew_header(vfs: &MemVfs, name: &str, header_bytes: usize) {
     let mut bytes = read_file(vfs, name);
     bytes[8..12].copy_from_slice(&2_u32.to_le_bytes());
@@ -115,7 +116,7 @@ fn every_damaged_byte_of_a_table_is_reported_or_harmless() {
     });
 }
 
-/// Bytes from one damaged place to the next: each run of the test has other ones.
+/// Bytes from one damaged place to the next: each run of the test damages other places.
 const STRIDE: usize = 13;
 
 fn damage_every_byte(from: usize) {
@@ -148,7 +149,7 @@ fn damage_every_byte(from: usize) {
             Err(other) => panic!("byte {at}: {}", chain(&other)),
         }
     }
-    // Filters are not read by a scan, so damage there can wait for a point read.
+    // A scan does not read filters, so only a point read can report damage there.
     assert!(reported * 10 > tried * 8, "{reported} of {tried}");
 }
 

@@ -1,4 +1,4 @@
-//! Every short history of one key, and what is left of deleted rows afterwards.
+//! Every short history of one key, and the entries that remain of deleted rows.
 
 use alluvium::{Database, Keyspace, Options, Snapshot, Stats, WriteBatch};
 use alluvium_testkit::random::Rng;
@@ -11,11 +11,11 @@ enum Step {
     Insert,
     Put,
     Delete,
-    /// Delete and put in one commit: the put must still hide what lies below.
+    /// Delete and put in one commit: the put must still hide the versions below it.
     Replace,
     /// A range delete over this key.
     DeleteRange,
-    /// The same with an insert behind it in one commit, which it must not hide.
+    /// A range delete followed by an insert in one commit; it must not hide the insert.
     ReplaceRange,
 }
 
@@ -27,7 +27,7 @@ const STEPS: [Step; 6] = [
     Step::DeleteRange,
     Step::ReplaceRange,
 ];
-/// Background work behind a step.
+/// Background work after a step.
 const WORK: [&str; 3] = ["none", "flush", "settle"];
 const LENGTH: usize = 4;
 
@@ -37,7 +37,7 @@ impl Step {
     }
 }
 
-/// All histories of `length` steps that keep the promise of `insert`.
+/// Returns all histories of `length` steps that keep the promise of `insert`.
 fn histories(length: usize) -> Vec<Vec<Step>> {
     let mut all = vec![Vec::new()];
     for _ in 0..length {
@@ -78,11 +78,11 @@ fn value_after(history: &[Step]) -> Option<String> {
     history[last].leaves_a_row().then(|| last.to_string())
 }
 
-/// Runs all histories side by side, each on a key of its own, with the work that `plan` names behind each step and a
-/// snapshot taken behind step `held` and dropped behind step `dropped`.
+/// Runs all histories in parallel, each on its own key. Does the work that `plan` names after each
+/// step. A snapshot is taken after step `held.0` and dropped after step `held.1`.
 fn run(plan: [&str; LENGTH], held: Option<(usize, usize)>) {
-    // All steps without work between them in one memtable; or each commit in a memtable of its own, and everything
-    // that is flushed due for a merge.
+    // Either all steps without work between them share one memtable, or each commit has its own
+    // memtable and every flushed table is due for compaction.
     for memtable_bytes in [1 << 20, 1] {
         run_with(memtable_bytes, plan, held);
     }
@@ -140,7 +140,7 @@ fn run_with(memtable_bytes: usize, plan: [&str; LENGTH], held: Option<(usize, us
     assert_eq!(all(&k).len(), live, "{plan:?} {held:?}");
 }
 
-/// Every choice of work behind all steps but the last, which is settled.
+/// Returns every choice of work after all steps but the last, which is settled.
 fn plans() -> impl Iterator<Item = [&'static str; LENGTH]> {
     let count = WORK.len().pow(LENGTH as u32 - 1);
     (0..count).map(|mut n| {
@@ -160,7 +160,7 @@ fn every_history_of_one_key_reads_right_without_snapshots() {
 
 #[test]
 fn every_history_of_one_key_reads_right_with_a_snapshot_held_to_the_end() {
-    // Held from the first step on, or from the second one.
+    // Held from the first step, or from the second one.
     for (n, plan) in plans().enumerate() {
         run(plan, Some((n % 2, LENGTH)));
     }
@@ -168,7 +168,7 @@ fn every_history_of_one_key_reads_right_with_a_snapshot_held_to_the_end() {
 
 #[test]
 fn every_history_of_one_key_reads_right_with_a_snapshot_dropped_on_the_way() {
-    // A put kept for the snapshot must not return when the put above it is cancelled later.
+    // A put kept for the snapshot must not return when the put above it is canceled later.
     for (n, plan) in plans().enumerate() {
         run(plan, Some((0, 2 + n % 2)));
     }
@@ -183,7 +183,7 @@ fn settled(db: &Database) -> Stats {
     db.stats().expect("stats")
 }
 
-/// Whatever is flushed is due for a merge.
+/// Returns options under which every flushed table is due for compaction.
 fn eager() -> Options {
     Options {
         memtable_bytes: Some(1),
@@ -266,12 +266,12 @@ fn old_versions_stay_while_a_snapshot_needs_them_and_go_afterwards() {
     put_all(&db, &k, 400, &[2; 50]);
     db.settle().expect("settle");
     delete_all(&db, &k, 200);
-    // Above the snapshot's 400: 200 newer values, and tombstones that hide what it needs.
+    // On top of the snapshot's 400: 200 newer values, and 200 tombstones that hide rows it needs.
     assert_eq!(entries(&settled(&db)), 400 + 200 + 200);
     let old = snapshot.get(&k, &key(0)).expect("get");
     assert_eq!(old.as_deref(), Some(&[1; 50][..]));
     drop(snapshot);
-    // A merge happens where something is due, not for the dropped snapshot alone.
+    // The dropped snapshot alone makes no compaction due, so new rows do.
     put_all(&db, &k, 400, &[3; 50]);
     assert_eq!(entries(&settled(&db)), 400);
 }
@@ -332,7 +332,7 @@ fn a_queue_sheds_its_tombstones_far_below_the_space_budget() {
         db.settle().expect("settle");
         let stats = db.stats().expect("stats");
         let dead = of(&stats, "k").table_entries - 3_000;
-        // Tombstones and what they hide are no more than what is left.
+        // There are fewer dead entries (tombstones and the rows they hide) than live ones.
         assert!(dead < 3_000, "round {round}: {dead} dead entries");
     }
     let stats = db.stats().expect("stats");

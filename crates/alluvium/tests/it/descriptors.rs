@@ -1,5 +1,5 @@
-//! More table files than the process has descriptors: files are closed and opened again, and where there is no descriptor at
-//! all, calls fail and the database goes on.
+//! More table files than the process has descriptors: files are closed and opened again. If there
+//! is no descriptor at all, calls fail and the database continues.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ fn open(vfs: &HookVfs, options: Options) -> Database {
     Database::open_on(Arc::new(vfs.clone()), dir(), options).expect("open")
 }
 
-/// Keyspaces of a table and a value file each.
+/// Creates keyspaces with a table and a value file each.
 fn fill(db: &Database, value: u8) -> Vec<Keyspace> {
     let options = KeyspaceOptions {
         value_separation_bytes: Some(1_000),
@@ -55,7 +55,8 @@ fn check(keyspaces: &[Keyspace], value: u8) {
 #[test]
 fn more_tables_than_descriptors_are_written_read_merged_and_opened() {
     let vfs = unhooked();
-    // Those of tables and values, of the log and the manifest, and of what is being written.
+    // Descriptors for tables and value files, for the log and the manifest, and for files being
+    // written.
     vfs.open_files_max.store(40, Ordering::SeqCst);
     let db = open(&vfs, few_files());
     let keyspaces = fill(&db, 1);
@@ -114,7 +115,7 @@ fn without_a_descriptor_calls_fail_and_the_database_goes_on() {
     for keyspace in &keyspaces {
         keyspace.put(b"small", &[2; 20]).expect("put");
     }
-    // The program around the database takes all that there are, again and again.
+    // The program that uses the database takes all descriptors, again and again.
     vfs.open_files_max.store(0, Ordering::SeqCst);
     assert_error!(db.flush(), Error::Io { changed: false, .. });
     let closed = |keyspace: &&Keyspace| {
@@ -141,7 +142,7 @@ fn without_a_descriptor_calls_fail_and_the_database_goes_on() {
     db.close().expect("close");
 }
 
-/// Number of rows that a scan finds; `None` where it has no descriptor.
+/// Returns the number of rows that a scan finds, or `None` if it gets no descriptor.
 fn all_or_error(keyspace: &Keyspace) -> Option<usize> {
     let mut cursor = keyspace.cursor(CursorOptions::default()).expect("cursor");
     let (mut rows, mut more) = (0, cursor.seek_first());

@@ -17,7 +17,7 @@ use alluvium_testkit::random::Rng;
 
 use crate::held_cursor::HeldCursor;
 
-/// A database in memory beside its model.
+/// A database in memory and its model.
 pub struct Driver {
     pub vfs: Arc<MemVfs>,
     pub db: Database,
@@ -25,14 +25,16 @@ pub struct Driver {
     pub options: Options,
     snapshots: Vec<(Snapshot, u64)>,
     cursors: Vec<HeldCursor>,
-    /// The newest commit known durable whatever happens.
+    /// The newest commit that is certainly durable.
     pub durable: u64,
-    /// When each keyspace was created last: an older snapshot knows another keyspace of that name.
+    /// Commit at which each keyspace was last created: an older snapshot has another keyspace under
+    /// that name.
     created: BTreeMap<String, u64>,
     checkpoints: u64,
 }
 
-/// Options under which a few hundred rows flush, merge, split and fill the cache.
+/// Returns options under which a few hundred rows cause flushes, compactions, splits and cache
+/// evictions.
 pub fn small_options(rng: &mut Rng) -> Options {
     Options {
         memory_bytes: 8 << 20,
@@ -40,7 +42,7 @@ pub fn small_options(rng: &mut Rng) -> Options {
         table_bytes: 4096 * rng.range(1..4) as u64,
         upper_fraction: *rng.pick(&[0.02, 0.15, 1.0]),
         durability: *rng.pick(&[Durability::Buffered, Durability::Sync]),
-        // Now and then the database thinks that nobody writes, at any moment.
+        // Now and then the database considers itself idle, at any moment.
         idle_after: *rng.pick(&[None, Some(Duration::from_micros(200))]),
         ..Options::default()
     }
@@ -92,7 +94,7 @@ impl Driver {
             .expect("keyspace")
     }
 
-    /// Runs one operation on both and compares. `seed` decides what a crash keeps.
+    /// Runs one operation on both and compares. `seed` decides which data survives a crash.
     pub fn run(&mut self, op: &Op, seed: u64) {
         let before = self.model.last_commit();
         op.apply(&mut self.model);
@@ -164,7 +166,7 @@ impl Driver {
         }
     }
 
-    /// Gives a keyspace other filters, which no answer may depend on.
+    /// Gives a keyspace other filters, which must not change any answer.
     fn change_options(&mut self, seed: u64) {
         let names = self.db.keyspace_names().expect("names");
         let mut rng = Rng::new(seed);
@@ -182,7 +184,7 @@ impl Driver {
         self.durable = self.model.last_commit();
     }
 
-    /// Commits in one of the ways that there are; `before` is the commit before this one.
+    /// Commits in one of the possible ways; `before` is the previous commit.
     fn commit(&mut self, writes: &[(String, Write)], before: u64, seed: u64) {
         match seed % 8 {
             0 => self.commit_in_two_phases(writes, before, seed / 8),
@@ -194,7 +196,7 @@ impl Driver {
         }
     }
 
-    /// A transaction that has read, and then made these writes.
+    /// Returns a transaction that has read, and then made these writes.
     fn transaction(
         &self,
         writes: &[(String, Write)],
@@ -225,13 +227,13 @@ impl Driver {
         txn
     }
 
-    /// Prepares, lets something happen, and commits.
+    /// Prepares, then flushes, reopens, crashes or makes a copy, and commits.
     fn commit_in_two_phases(&mut self, writes: &[(String, Write)], before: u64, choice: u64) {
         let txn = self.transaction(writes, Isolation::ReadCommitted, false);
         drop(txn.prepare(b"two phases").expect("prepare"));
-        // It has synced the log.
+        // The prepare has synced the log.
         self.durable = before;
-        // The generator counts on the snapshots and cursors that are open.
+        // The generator relies on the open snapshots and cursors.
         let may_end = self.snapshots.is_empty() && self.cursors.is_empty();
         match choice % 4 {
             0 => self.db.flush().expect("flush"),
@@ -252,7 +254,7 @@ impl Driver {
         prepared.commit().expect("commit");
     }
 
-    /// A checkpoint has the prepared transaction, and may commit it by itself.
+    /// Checks that a checkpoint has the prepared transaction and can commit it independently.
     fn check_prepared_copy(&mut self) {
         self.checkpoints += 1;
         let name = format!("checkpoint{}", self.checkpoints);
@@ -287,7 +289,7 @@ impl Driver {
         self.db.write(&batch).expect("commit");
     }
 
-    /// Whether a snapshot was taken before the keyspace that has this name now.
+    /// Returns true if a snapshot was taken before the keyspace with this name was created.
     fn predates(&self, snapshot: Option<usize>, name: &str) -> bool {
         let created = self.created.get(name).copied().unwrap_or(0);
         snapshot.is_some_and(|i| self.snapshots[i].1 < created)
@@ -390,12 +392,12 @@ impl Driver {
         self.snapshots.clear();
         self.cursors.clear();
         let crashed = Arc::new(self.vfs.crash(seed, CrashOptions::POWER_LOSS));
-        // The old database goes on in files that nobody reads any more, and ends.
+        // The old database continues in files that no database reads any more, and ends.
         let old = std::mem::replace(&mut self.vfs, crashed);
         self.db = Database::open_on(self.vfs.clone(), Path::new("db"), self.options.clone())
             .unwrap_or_else(|e| panic!("reopen after a crash (seed {seed}): {}", chain(&e)));
         drop(old);
-        // Where the commit of a prepared transaction was lost, it is as if it had not been.
+        // If the commit of a prepared transaction was lost, the transaction is rolled back.
         for xid in self.db.prepared().expect("list") {
             let prepared = self.db.take_prepared(&xid).expect("take");
             prepared.rollback().expect("rollback");
@@ -406,18 +408,19 @@ impl Driver {
         self.durable = kept;
     }
 
-    /// Everything in the database.
+    /// Returns everything in the database.
     pub fn state(&self) -> State {
         state_of(&self.db)
     }
 
-    /// Files agree with themselves and each other, and no insert stands on a live row.
+    /// Checks that files agree with themselves and each other, and that no insert is on top of a
+    /// live row.
     fn check_files(&self) {
         let report = self.db.verify().expect("verify");
         assert!(report.is_clean(), "{report:?}");
     }
 
-    /// A checkpoint has everything, for readers and for writers.
+    /// Checks that a checkpoint has everything, for readers and for writers.
     fn check_checkpoint(&mut self) {
         self.checkpoints += 1;
         let name = format!("checkpoint{}", self.checkpoints);
@@ -450,7 +453,7 @@ pub fn ingest(db: &Database, writes: &[(String, Write)]) -> alluvium::Result<Ing
     ingest.finish()
 }
 
-/// Everything in a database.
+/// Returns everything in a database.
 pub fn state_of(db: &Database) -> State {
     let names = db.keyspace_names().expect("names");
     let rows = |name: &String| {
@@ -463,7 +466,7 @@ pub fn state_of(db: &Database) -> State {
     state.collect()
 }
 
-/// Up to `limit` rows.
+/// Returns up to `limit` rows.
 pub fn collect(mut cursor: Cursor, direction: Direction, limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut rows = Vec::new();
     let mut found = match direction {
@@ -480,7 +483,7 @@ pub fn collect(mut cursor: Cursor, direction: Direction, limit: usize) -> Vec<(V
     rows
 }
 
-/// An error with its causes.
+/// Returns an error with its causes.
 pub fn chain(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {}", chain(source)),

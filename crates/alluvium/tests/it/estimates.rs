@@ -1,11 +1,12 @@
-//! Estimates of ranges on evenly spread keys stay within the bound that their documentation gives.
+//! Estimates of ranges on evenly spread keys stay within the documented bound.
 
 use alluvium::{Database, Keyspace, KeyspaceOptions, Options};
 use alluvium_testkit::random::{Rng, Seeded};
 
 use crate::fixture::{assert_error, database, of, tiny};
 
-/// Memtables are sealed by hand, and nothing is merged unless it is asked for.
+/// Returns options under which memtables are sealed by hand, and nothing is compacted unless the
+/// test asks for it.
 fn options() -> Options {
     Options {
         memtable_bytes: Some(4 << 20),
@@ -15,7 +16,7 @@ fn options() -> Options {
     }
 }
 
-/// Keys that lie evenly, and their numbers of 8 bytes.
+/// Ingests rows whose keys are evenly spread numbers of 8 bytes.
 fn load(db: &Database, k: &Keyspace, rows: u64, rng: &mut Rng) {
     let step = u64::MAX / rows;
     let mut ingest = db.ingest().expect("ingest");
@@ -27,7 +28,8 @@ fn load(db: &Database, k: &Keyspace, rows: u64, rng: &mut Rng) {
     ingest.finish().expect("finish");
 }
 
-/// Asserts the bound for random ranges of all sizes: `slack` rows, and `share` of the rows in the range.
+/// Asserts the bound for random ranges of all sizes: `slack` rows, and `share` of the rows in the
+/// range.
 fn check(k: &Keyspace, rows: u64, slack: f64, share: f64, rng: &mut Rng) {
     let step = u64::MAX / rows;
     for _ in 0..200 {
@@ -35,7 +37,7 @@ fn check(k: &Keyspace, rows: u64, slack: f64, share: f64, rng: &mut Rng) {
         let size = rng.below(16);
         let width = rng.below(1 << size) as u64;
         let b = (a + width).min(rows);
-        // Between two keys, so that the number in the range is certain.
+        // Between two keys, so that the number of rows in the range is certain.
         let start = (a * step).wrapping_sub(u64::from(a > 0) * step / 2);
         let end = (b < rows).then(|| (b * step).wrapping_sub(step / 2).to_be_bytes());
         let found = k

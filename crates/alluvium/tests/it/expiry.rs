@@ -1,4 +1,4 @@
-//! Rows that expire, and rows that a compaction filter ends.
+//! Rows that expire, and rows that a compaction filter removes or replaces.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ impl Time {
         self.0.store(ms, Ordering::Relaxed);
     }
 
-    /// Options with this time.
+    /// Returns options with this time.
     fn options(&self, memtable_bytes: usize) -> Options {
         let time = self.0.clone();
         Options {
@@ -35,9 +35,9 @@ impl Time {
     }
 }
 
-/// A large memtable, from which only a flush takes anything.
+/// A large memtable: only a flush empties it.
 const LARGE: usize = 1 << 20;
-/// Each commit is flushed, and what is flushed is due for a merge.
+/// Each commit is flushed, and each flushed table is due for compaction.
 const EAGER: usize = 1;
 
 fn expiring(expiry: Expiry, memtable_bytes: usize) -> (Time, MemVfs, Database, Keyspace) {

@@ -1,4 +1,4 @@
-//! Failures reach whoever waits for the work that failed, and cost nothing that was acknowledged.
+//! Failures reach every caller that waits for the failed work, and no acknowledged commit is lost.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -74,7 +74,7 @@ fn sync_returns_only_after_a_sync_that_began_after_the_commit() {
     let (db, k) = open_on(&vfs, with(Durability::Buffered));
     vfs.set(true);
     k.put(b"x", b"1").expect("put");
-    // The background sync holds the commit in its hands and does not get on.
+    // The background sync that covers the commit has begun and is blocked.
     until(|| inside.load(Ordering::SeqCst));
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -91,7 +91,7 @@ fn a_failed_background_sync_is_told_to_sync_commit_and_close() {
     let vfs = HookVfs::failing(Call::Sync, ".wal", ErrorKind::Other);
     let (db, k) = open_on(&vfs, with(Durability::Buffered));
     vfs.set(true);
-    // At the latest the commit after the failure is refused.
+    // At the latest, the first commit after the failure is refused.
     until(|| k.put(b"x", b"1").is_err());
     assert_error!(db.sync(), Error::Poisoned(_));
     assert_error!(k.put(b"y", b"1"), Error::Poisoned(_));
@@ -125,7 +125,8 @@ fn a_close_ends_the_wait_of_a_commit_at_the_ceiling_while_the_flush_goes_on() {
     let writer = {
         let k = k.clone();
         std::thread::spawn(move || {
-            // Ends: the flush stands still, so that memtables reach their ceiling, and the commit there fails.
+            // Ends: the flush is blocked, so memtables reach their ceiling, and the commit at the
+            // ceiling fails.
             loop {
                 if let Err(error) = k.put(b"x", &[7; 1_000]) {
                     return error;
@@ -146,7 +147,8 @@ fn a_close_ends_the_wait_of_a_commit_at_the_ceiling_while_the_flush_goes_on() {
     closing.join().expect("join").expect("close");
 }
 
-/// Panics in this call on files of this ending while it is on: a defect that the engine has to catch.
+/// Returns a file system that panics in `call` on files with this ending while the hook is on: a
+/// defect that the engine must catch.
 fn panicking(call: Call, ending: &'static str) -> HookVfs {
     HookVfs::new(move |at, path| {
         let there = at == call && path.to_string_lossy().ends_with(ending);
@@ -272,7 +274,7 @@ fn calls_that_flush_pile_up_nothing_on_a_full_device() {
     let (db, k) = open_on(&vfs, with(Durability::Buffered));
     vfs.set(true);
     let sealed = [0, 1, 2].map(|_| {
-        // Deletes are taken on a full device too.
+        // A full device accepts deletes too.
         k.delete(b"x").expect("delete");
         assert_error!(db.flush(), Error::NoSpace { .. });
         assert_error!(db.checkpoint("copy"), Error::NoSpace { .. });
@@ -331,7 +333,7 @@ fn a_flush_of_replayed_commits_claims_none_that_were_replayed_later() {
     for i in 0..60u64 {
         k.put(&i.to_be_bytes(), &[7; 50]).expect("put");
     }
-    // The manifest now knows a sequence number above all of them, and no table holds any.
+    // The manifest now has a sequence number above all of them, and no table has any of the rows.
     db.keyspace("later", KeyspaceOptions::default())
         .expect("keyspace");
     let first = vfs.files.crash(1, CrashOptions::LOSE_UNSYNCED);

@@ -1,4 +1,5 @@
-//! Every I/O call of a short history fails once, or from then on: nothing panics, nothing acknowledged is lost.
+//! Every I/O call of a short history fails once, or from then on: nothing panics, nothing
+//! acknowledged is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,8 @@ use crate::driver::state_of;
 use crate::fixture::{assert_error, database, dir, open, table_files, text, tiny};
 use crate::script::{Played, options, play};
 
-/// Plays the script with the fault armed and checks everything that must hold. False: the fault never tripped.
+/// Plays the script with the fault armed and checks every invariant. Returns false if the fault
+/// never tripped.
 fn visit(durability: Durability, fault: &Fault) -> bool {
     let context = format!("{durability:?} {fault:?}");
     let options = options(durability);
@@ -34,8 +36,8 @@ fn visit(durability: Durability, fault: &Fault) -> bool {
     tripped
 }
 
-/// Returns true if the failure of this call must stop the database: only a write or a sync of the log, the manifest or the
-/// directory does.
+/// Returns true if the failure of this call must stop the database: only a write or a sync of the
+/// log, the manifest or the directory does.
 pub fn must_stop(call: IoCall, path: &std::path::Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_of_log = name.ends_with(".wal");
@@ -77,7 +79,8 @@ fn stopped_writing_and_reads_on(
     if may_go_on {
         match use_further(db) {
             Ok(()) => return,
-            // Of many failures a later one may have stopped it, also one of a background thread.
+            // With many failures, a later one may have stopped the database, also one in a
+            // background thread.
             Err(Error::Poisoned(_)) if is_sticky => {}
             Err(other) => {
                 let (path, other) = (path.display(), crate::driver::chain(&other));
@@ -85,7 +88,8 @@ fn stopped_writing_and_reads_on(
             }
         }
     }
-    // Tables that no caller has been promised yet: an ingest that cannot write them fails alone.
+    // No caller has been promised these tables yet, so an ingest that cannot write them fails
+    // alone.
     if matches!(op, Op::Ingest(_)) && db.sync().is_ok() {
         return;
     }
@@ -105,7 +109,7 @@ fn stopped_writing_and_reads_on(
     poisoned(db.flush());
 }
 
-/// Threads that share the numbers of the calls to fail: some cases wait a second for space.
+/// Threads that try different calls in parallel, because some cases wait a second for space.
 const WORKERS: usize = 6;
 
 /// Fails call 1, 2, 3 and so on, until the script ends before the fault trips.
@@ -166,7 +170,7 @@ fn a_write_or_sync_that_says_no_space_loses_nothing() {
     visit_all(Durability::Sync, false, FaultEffect::NoSpace, &calls);
 }
 
-/// Errors of the system that end by themselves, or when somebody removes their cause.
+/// System errors that end by themselves, or when an operator removes their cause.
 pub const SYSTEM_ERRORS: [i32; 8] = [
     libc::EMFILE,
     libc::ENFILE,
@@ -178,7 +182,8 @@ pub const SYSTEM_ERRORS: [i32; 8] = [
     libc::EIO,
 ];
 
-/// Each call with one of the errors, another one in each run; `reliability` tries them all.
+/// Fails each call with one of the errors, a different one in each run; `reliability` tries them
+/// all.
 #[test]
 fn a_resource_that_runs_out_for_a_moment_stops_only_what_needs_it() {
     let first = std::process::id() as usize;
@@ -250,7 +255,7 @@ fn commits_go_on_after_a_full_device_got_room() {
     let mut written = 0_u32;
     vfs.set_capacity(0);
     let failure = loop {
-        // Ends where the segment does, and the next one cannot be allocated.
+        // Ends at the end of the segment, because the next one cannot be allocated.
         match k.put(&written.to_be_bytes(), &[7; 500]) {
             Ok(()) => written += 1,
             Err(error) => break error,
@@ -282,14 +287,14 @@ fn a_flush_that_met_a_full_device_leaves_no_tables_behind() {
         let keyspace = db.keyspace(name, KeyspaceOptions::default());
         keyspace.expect("keyspace").put(b"a", b"1").expect("put");
     }
-    // The log's next segment, one keyspace's table, and then the other's.
+    // The creations: the log's next segment, one keyspace's table, then the other's.
     faults.arm(Fault {
         calls: vec![IoCall::Create],
         nth: 3,
         sticky: false,
         effect: FaultEffect::NoSpace,
     });
-    // It tries again by itself, with what the reserve held.
+    // The flush tries again by itself, with the space of the ballast file.
     let first = db.flush();
     assert!(matches!(first, Ok(()) | Err(Error::NoSpace { .. })));
     assert!(faults.tripped());

@@ -1,4 +1,4 @@
-//! What most modules need: a database in memory, its rows, its files, and errors by kind.
+//! Common fixture: a database in memory, its rows, its files, and errors by kind.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::driver::collect;
 /// Key and value.
 pub type Row = (Vec<u8>, Vec<u8>);
 
-/// Where databases in memory live.
+/// Returns the directory of databases in memory.
 pub fn dir() -> &'static Path {
     Path::new("db")
 }
 
-/// Options under which a few dozen rows flush, merge and split.
+/// Returns options under which a few dozen rows cause flushes, compactions and splits.
 pub fn tiny() -> Options {
     Options {
         memory_bytes: 8 << 20,
@@ -37,7 +37,7 @@ pub fn open(vfs: &MemVfs, options: Options) -> Database {
     opened.unwrap_or_else(|e| panic!("open: {}", crate::driver::chain(&e)))
 }
 
-/// A new database with one keyspace `k`.
+/// Returns a new database with one keyspace `k`.
 pub fn database(options: Options) -> (MemVfs, Database, Keyspace) {
     let vfs = MemVfs::new();
     let db = open(&vfs, options);
@@ -47,17 +47,17 @@ pub fn database(options: Options) -> (MemVfs, Database, Keyspace) {
     (vfs, db, keyspace)
 }
 
-/// All rows that a cursor shows.
+/// Returns all rows that a cursor shows.
 pub fn rows(cursor: Cursor) -> Vec<Row> {
     collect(cursor, Direction::Forward, usize::MAX)
 }
 
-/// All rows of a keyspace now.
+/// Returns all current rows of a keyspace.
 pub fn all(keyspace: &Keyspace) -> Vec<Row> {
     rows(keyspace.cursor(CursorOptions::default()).expect("cursor"))
 }
 
-/// Seeks the first thousand keys that are numbers of four bytes, and finds something at or behind each.
+/// Seeks the first thousand keys that are numbers of four bytes, and finds a row at or after each.
 pub fn seek_a_thousand(keyspace: &Keyspace) {
     let mut cursor = keyspace.cursor(CursorOptions::default()).expect("cursor");
     for n in 0..1_000_u32 {
@@ -65,18 +65,18 @@ pub fn seek_a_thousand(keyspace: &Keyspace) {
     }
 }
 
-/// The value of a key, as text.
+/// Returns the value of a key, as text.
 pub fn text(keyspace: &Keyspace, key: &str) -> Option<String> {
     let value = keyspace.get(key.as_bytes()).expect("get");
     value.map(|v| String::from_utf8_lossy(&v).into_owned())
 }
 
-/// The names of the table files.
+/// Returns the names of the table files, sorted.
 pub fn table_files(vfs: &MemVfs) -> Vec<String> {
     files_ending(vfs, ".sst")
 }
 
-/// The names of the log's segments, oldest first.
+/// Returns the names of the log's segments, oldest first.
 pub fn segments(vfs: &MemVfs) -> Vec<String> {
     files_ending(vfs, ".wal")
 }
@@ -88,7 +88,7 @@ fn files_ending(vfs: &MemVfs, ending: &str) -> Vec<String> {
     names
 }
 
-/// The device stops at call `nth` of these kinds, for good.
+/// Returns a fault that stops the device for good at call `nth` of these kinds.
 pub fn stop_at(nth: u64, calls: &[IoCall], effect: FaultEffect) -> Fault {
     Fault {
         calls: calls.to_vec(),
@@ -98,12 +98,12 @@ pub fn stop_at(nth: u64, calls: &[IoCall], effect: FaultEffect) -> Fault {
     }
 }
 
-/// The statistics of the keyspace `k`.
+/// Returns the statistics of the keyspace `k`.
 pub fn stats_of_k(db: &Database) -> KeyspaceStats {
     of(&db.stats().expect("stats"), "k").clone()
 }
 
-/// The part of `stats` about a keyspace.
+/// Returns the statistics of one keyspace.
 pub fn of<'a>(stats: &'a Stats, name: &str) -> &'a KeyspaceStats {
     let mut found = stats.keyspaces.iter();
     found

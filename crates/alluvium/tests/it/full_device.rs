@@ -1,4 +1,5 @@
-//! A device that fills up: writes are refused and nothing is lost, what deletes goes on, and service resumes by itself.
+//! A device that fills up: writes are refused, nothing is lost, deletes continue, and service
+//! resumes by itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,14 +34,15 @@ fn keyspace(db: &Database, name: &str) -> Keyspace {
     keyspace.expect("keyspace")
 }
 
-/// Bytes that no codec makes smaller.
+/// Returns bytes that no codec compresses.
 fn value(random: &mut Rng) -> Vec<u8> {
     (0..VALUE_BYTES).map(|_| random.next_u64() as u8).collect()
 }
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Puts rows until one is refused, and again until background work makes no more room. Returns what was acknowledged.
+/// Puts rows until one is refused, and again until background work makes no more room. Returns the
+/// acknowledged rows.
 fn fill(k: &Keyspace, random: &mut Rng, mut next: u64) -> Rows {
     let mut rows = Rows::new();
     let mut refused = 0;
@@ -71,7 +73,7 @@ fn check(k: &Keyspace, rows: &Rows, context: &str) {
     assert_eq!(read.as_deref(), Some(&value[..]), "{context}");
 }
 
-/// A database on a device of 12 MiB that is full of rows of keyspace `k`.
+/// Returns a database on a device of 12 MiB that is full of rows of keyspace `k`.
 fn full(durability: Durability) -> (MemVfs, Database, Keyspace, Rows) {
     let vfs = MemVfs::with_capacity(12 << 20);
     let db = open(&vfs, options(durability));
@@ -82,14 +84,14 @@ fn full(durability: Durability) -> (MemVfs, Database, Keyspace, Rows) {
     (vfs, db, k, rows)
 }
 
-/// Fills the device, makes room, and writes again without opening the database again.
+/// Fills the device, makes room, and writes again without a reopening.
 fn resumes(durability: Durability, make_room: impl Fn(&Database, &Keyspace)) {
     let (vfs, db, k, rows) = full(durability);
     check(&k, &rows, "full");
     make_room(&db, &k);
     let small = keyspace(&db, "small");
     wait_until(|| small.put(b"b", b"2").is_ok());
-    // Not by the last bytes of the reserve: there is room for many more.
+    // Not with the last bytes of the ballast file: there is room for many more rows.
     let (mut random, mut more) = (Rng::new(2), 0u64);
     wait_until(|| {
         match small.put(&more.to_be_bytes(), &value(&mut random)) {
@@ -128,7 +130,7 @@ fn a_range_delete_makes_room_on_a_full_device() {
 fn deletes_make_room_on_a_full_device() {
     resumes(Durability::Buffered, |_, k| {
         for (key, _) in all(k) {
-            // The log takes them as fast as flushes let its segments go.
+            // The log accepts deletes as fast as flushes release its segments.
             wait_until(|| match k.delete(&key) {
                 Ok(()) => true,
                 Err(Error::NoSpace { .. }) => false,
@@ -161,7 +163,7 @@ fn a_full_database_opens_again_with_all_rows_and_can_delete() {
             let again = open(&vfs, options(Durability::Sync));
             check(&keyspace(&again, "k"), &rows, at);
         }
-        // And again: opening does not use up what the next opening needs.
+        // And again: an opening does not use up the space that the next opening needs.
         let again = open(&vfs, options(Durability::Sync));
         let k = keyspace(&again, "k");
         check(&k, &rows, at);
@@ -172,7 +174,8 @@ fn a_full_database_opens_again_with_all_rows_and_can_delete() {
     drop(db);
 }
 
-/// Whatever little is free beside the reserve, and wherever each session ends.
+/// Opens the database repeatedly, with little free space next to the ballast file, and with
+/// sessions that end in different ways.
 fn opens_any_number_of_times(vfs: &MemVfs, rows: &Rows, prepared: &[&[u8]]) {
     for free in [0, 100_000, 400_000, 1_100_000] {
         let mut left = vfs.crash(1, CrashOptions::PROCESS_KILLED);
@@ -211,7 +214,7 @@ fn a_full_database_with_a_prepared_transaction_opens_any_number_of_times() {
     drop((prepared, db));
 }
 
-/// Two writers, one of whom also deletes, on a device that is full more often than not.
+/// Runs two clients that put and delete rows on a device that is full most of the time.
 fn crowd(random: &mut Rng) {
     let vfs = MemVfs::with_capacity((4 << 20) + random.next_u64() % (4 << 20));
     let db = open(&vfs, options(Durability::Buffered));
@@ -274,13 +277,13 @@ fn the_reserve_is_given_up_and_taken_back() {
         file.len().expect("length")
     };
     wait_until(|| {
-        // What is still there when everything is refused is for those who make room.
+        // The rest of the ballast file is for commits that make room.
         let _ = k.put(b"more", b"0");
         ballast() <= 1 << 20
     });
     vfs.set_capacity(100 << 20);
     k.put(b"more", b"1").expect("put");
-    // It follows the size of the tables.
+    // The size of the ballast file follows the size of the tables.
     db.flush().expect("flush");
     wait_until(|| ballast() > 1 << 20);
     db.close().expect("close");
@@ -292,7 +295,7 @@ fn a_reserve_that_cannot_be_made_costs_nothing_but_itself() {
     let db = open(&vfs, options(Durability::Buffered));
     keyspace(&db, "k").put(b"a", b"1").expect("put");
     drop(db);
-    // Something else has its name.
+    // A directory has the name of the ballast file.
     vfs.remove(&dir().join("ballast")).expect("remove");
     vfs.create_dir_all(&dir().join("ballast"))
         .expect("directory");
@@ -302,7 +305,7 @@ fn a_reserve_that_cannot_be_made_costs_nothing_but_itself() {
     assert_eq!(all(&keyspace(&db, "k")).len(), 2);
 }
 
-/// Counts merges of the keyspace `k` that began.
+/// Counts the compactions of keyspace `k` that began.
 #[derive(Default)]
 struct Merges(AtomicUsize);
 
@@ -318,7 +321,7 @@ impl EventListener for Merges {
 
 const ROOMY: u64 = 100 << 20;
 
-/// Options for merges to be counted.
+/// Returns options that count compactions.
 fn counted(merges: &Arc<Merges>) -> Options {
     Options {
         table_bytes: 64 << 20,
@@ -327,8 +330,9 @@ fn counted(merges: &Arc<Merges>) -> Options {
     }
 }
 
-/// A last level of 12 MB and a small table above it that nothing has to merge, on a device where small flushes fit in, but
-/// not twice what a merge of the two may take.
+/// Returns a database with a last level of 12 MB and a small table above it that is not due for
+/// compaction. The device has room for small flushes, but not for twice the space that a compaction
+/// of the two may take.
 fn one_table_above(merges: &Arc<Merges>) -> (MemVfs, Database, Keyspace) {
     let vfs = MemVfs::with_capacity(ROOMY);
     let db = open(&vfs, counted(merges));
@@ -363,7 +367,7 @@ fn a_merge_that_only_scans_want_is_not_begun_where_it_could_fill_the_device() {
     let scan = || {
         seek_a_thousand(&k);
         small.put(b"a", b"1").expect("nothing is refused");
-        // Its end wakes the merging threads.
+        // The end of the flush wakes the compaction threads.
         db.flush().expect("flush");
     };
     let begun = merges.0.load(Ordering::SeqCst);
@@ -392,7 +396,7 @@ fn nor_is_a_merge_that_only_tidies() {
     let k = keyspace(&db, "k");
     let small = keyspace(&db, "small");
     for _ in 0..5 {
-        // For this one there is room.
+        // There is room for this compaction.
         small.put(b"a", b"1").expect("put");
         wait_until(|| {
             let stats = db.stats().expect("stats");
@@ -402,7 +406,7 @@ fn nor_is_a_merge_that_only_tidies() {
     }
     assert_eq!(merges.0.load(Ordering::SeqCst), begun);
     vfs.set_capacity(ROOMY);
-    // What was looked at is looked at again once something has changed.
+    // The engine considers the group again once something has changed.
     k.put(b"new", b"1").expect("put");
     wait_until(|| upper_tables(&db) == 0);
     assert_eq!(all(&k).len(), 12_001);

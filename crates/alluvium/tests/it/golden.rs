@@ -1,9 +1,10 @@
-//! Databases written by earlier builds open and hold what they held.
+//! Databases written by earlier builds open and have the same rows.
 //!
-//! Each folder of `tests/golden` is a database as a killed process leaves it: tables in the last level and above it,
-//! written with every codec, tombstones, and a log that was not flushed. It was written by the ignored test at the end
-//! and is never written again: a build that cannot read it breaks the format. Trailing zeros of files that are
-//! allocated in full are cut off in the repository and put back here.
+//! Each folder of `tests/golden` is a database as a killed process leaves it: tables in the last
+//! level and above it, written with every codec, tombstones, and a log that was not flushed. The
+//! ignored test at the end wrote it. It is never written again: a build that cannot read it breaks
+//! the format. Trailing zeros of fully allocated files are cut off in the repository, and the tests
+//! restore them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use alluvium_testkit::random::Rng;
 
 use crate::driver::state_of;
 
-/// Oldest first: the first format, then with packed commits in the log.
+/// Oldest first: the first format, then the format with packed commits in the log.
 const DATABASES: [&str; 2] = ["v1", "v1-packed"];
 
 pub fn golden(name: &str) -> PathBuf {
@@ -32,7 +33,7 @@ fn options() -> Options {
     }
 }
 
-/// The keyspaces: every codec, every kind of filter, different block sizes.
+/// Returns the keyspaces: every codec, every kind of filter, different block sizes.
 fn keyspaces() -> [(&'static str, KeyspaceOptions); 3] {
     let adaptive = KeyspaceOptions {
         prefix_filter_bytes: Some(4),
@@ -53,10 +54,10 @@ fn keyspaces() -> [(&'static str, KeyspaceOptions); 3] {
     [("adaptive", adaptive), ("lz4", lz4), ("none", none)]
 }
 
-/// What one phase of the history does to a keyspace: a value, or a delete.
+/// One change of a phase: a key with its new value, or with `None` for a delete.
 type Change = (Vec<u8>, Option<Vec<u8>>);
 
-/// The phases: what is settled, what is flushed above it, what is only in the log.
+/// The phases: settled rows, rows flushed above them, and rows that are only in the log.
 const PHASES: usize = 3;
 
 fn changes(keyspace: usize, phase: usize) -> Vec<Change> {
@@ -100,7 +101,7 @@ fn expected() -> State {
         .collect()
 }
 
-/// The length that a file had before its trailing zeros were cut off.
+/// Returns the length that a file had before its trailing zeros were cut off.
 fn full_length(name: &str, bytes: &[u8]) -> usize {
     if name.ends_with(".wal") {
         let allocated: [u8; 8] = bytes[40..48].try_into().expect("8 bytes");
@@ -112,7 +113,7 @@ fn full_length(name: &str, bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// A copy of the golden database that a test may open and change.
+/// Returns a copy of the golden database that a test may open and change.
 pub fn copy(name: &str) -> tempfile::TempDir {
     let copy = tempfile::tempdir().expect("directory");
     for entry in fs::read_dir(golden(name)).expect("the golden database") {
@@ -151,7 +152,7 @@ fn opens_and_holds_its_rows(database: &str) {
         assert!(state_of(&db) == expected, "{database}, {round}");
         for (name, options) in keyspaces() {
             let keyspace = db.existing_keyspace(name).expect("look").expect("keyspace");
-            // These builds stored no value apart, and said nothing about it.
+            // These builds did not separate values, and stored no option for it.
             let options = KeyspaceOptions {
                 value_separation_bytes: None,
                 ..options
@@ -194,7 +195,8 @@ fn write_the_golden_database() {
     let newest = golden(DATABASES[DATABASES.len() - 1]);
     fs::create_dir(&newest).expect("a golden database is never written again");
     let dir = tempfile::tempdir().expect("directory");
-    // Small memtables first, so that everything is due for the last level; then larger ones, so that nothing is.
+    // Small memtables first, so that everything is due for the last level; then larger ones, so
+    // that no table is.
     let eager = Options {
         memtable_bytes: Some(1_000),
         ..options()

@@ -1,5 +1,6 @@
-//! A golden database with everything that came after the first format: range deletes, rows that expire, values in files
-//! of their own, an ingest, and prepared transactions, in tables and in the log. See `golden.rs`.
+//! A golden database with everything added after the first format: range deletes, rows that expire,
+//! separated values, an ingest, and prepared transactions, in tables and in the log. See
+//! `golden.rs`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,25 +49,26 @@ fn key(n: usize) -> Vec<u8> {
     format!("key/{n:04}").into_bytes()
 }
 
-/// Every third value is longer than 300 bytes.
+/// Returns the value of a row; every third value is longer than 300 bytes.
 fn value(n: usize, phase: usize) -> Vec<u8> {
     let length = if n.is_multiple_of(3) { 500 } else { 20 };
     (0..length).map(|at| (n * 7 + at * phase) as u8).collect()
 }
 
-/// The rows of a phase: what is settled, what is flushed above it, what is only in the log.
+/// Returns the rows of a phase: settled, flushed above them, and only in the log.
 fn written(phase: usize) -> std::ops::Range<usize> {
     [0..60, 20..35, 30..40][phase].clone()
 }
 
-/// The range that a phase deletes before it writes: keys from the first to below the second.
+/// Returns the range that a phase deletes before it writes: keys from the first to below the
+/// second.
 fn deleted(phase: usize) -> Option<(usize, usize)> {
     [None, Some((10, 25)), Some((33, 50))][phase]
 }
 
 const INGESTED: std::ops::Range<usize> = 100..120;
 
-/// Keys whose rows had expired before the database was written.
+/// Returns true for keys whose rows had expired before the database was written.
 fn is_expired(name: &str, n: usize) -> bool {
     name == "expiring" && n.is_multiple_of(5)
 }

@@ -1,4 +1,5 @@
-//! A cursor that stays open while other things happen, beside what the model says that it must show.
+//! A cursor that stays open during other operations, and the rows that it must show according to
+//! the model.
 
 use std::ops::Bound;
 
@@ -8,21 +9,22 @@ use alluvium_testkit::op::Move;
 
 use crate::fixture::Row;
 
-/// See the module.
+/// An open cursor and its expected position.
 pub struct HeldCursor {
     pub cursor: Cursor,
     pub keyspace: String,
     /// The commit that it shows.
     pub at: u64,
-    /// The row that it is on.
+    /// Key of its current row, `None` if it is on no row.
     pub key: Option<Vec<u8>>,
-    /// Whether it shows a commit from before the keyspace was there: the model may know another one of the name.
+    /// True if it shows a commit from before the keyspace was created: the model may have another
+    /// keyspace under that name.
     pub predates: bool,
     pub is_dropped: bool,
 }
 
 impl HeldCursor {
-    /// Moves it and compares what it shows with the model.
+    /// Moves the cursor and compares its row with the model.
     pub fn go(&mut self, to: &Move, model: &Model) {
         let (moved, expected) = match to {
             Move::First => (
@@ -67,7 +69,7 @@ impl HeldCursor {
         self.key = shown.map(|(key, _)| key);
     }
 
-    /// The database was closed: a step says so.
+    /// Checks that a step returns `Closed` after the database was closed.
     pub fn check_closed(mut self) {
         let stepped = self.cursor.next();
         match self.key.is_some() && !self.is_dropped {

@@ -1,7 +1,7 @@
-//! A file system in memory that asks a hook before calls that change something or make it durable, and hears of hints
-//! about reads.
+//! A file system in memory that calls a hook before operations that change files or make them
+//! durable, and on hints about reads.
 //!
-//! `FaultVfs` fails the n-th call; a hook decides by the file and by what the test is waiting for.
+//! `FaultVfs` fails the n-th call; a hook decides by the file and by the state of the test.
 
 use std::fmt;
 use std::io;
@@ -11,35 +11,35 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use alluvium::vfs::{LockGuard, LockHolder, MemVfs, Vfs, VfsFile};
 
-/// Which call the hook is asked about.
+/// The call for which the hook is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     Create,
     Sync,
     Remove,
-    /// `open`, which is for writing too.
+    /// `open`, which also allows writing.
     Open,
     Rename,
     Link,
     CreateDir,
-    /// `lock`, which makes the file.
+    /// `lock`, which creates the file.
     Lock,
-    /// The two hints about reads; what the hook answers does not matter.
+    /// The two hints about reads; the hook's result is ignored.
     ExpectRandomReads,
     StartReading,
 }
 
 type Hook = Arc<dyn Fn(Call, &Path) -> io::Result<()> + Send + Sync>;
 
-/// See the module. The hook is asked while `on` is set.
+/// File system in memory with a hook, which is called while `on` is set.
 #[derive(Clone)]
 pub struct HookVfs {
     pub files: Arc<MemVfs>,
     pub on: Arc<AtomicBool>,
     hook: Hook,
-    /// File system that calls go to: `files`, or the same anchored.
+    /// File system that receives the calls: `files`, or an anchored view of it.
     inner: Arc<dyn Vfs>,
-    /// Files that are open, and how many may be: as of a process with so many descriptors.
+    /// Number of open files, and its maximum, like the descriptor limit of a process.
     pub open_files: Arc<AtomicUsize>,
     pub open_files_max: Arc<AtomicUsize>,
 }
@@ -62,7 +62,8 @@ impl HookVfs {
         }
     }
 
-    /// Fails this call on files of this ending with `error` while it is on.
+    /// Returns a file system that fails `call` with `error` on files with this ending while the
+    /// hook is on.
     pub fn failing(call: Call, ending: &'static str, error: io::ErrorKind) -> HookVfs {
         HookVfs::new(
             move |at, path| match at == call && path.to_string_lossy().ends_with(ending) {
@@ -84,7 +85,7 @@ impl HookVfs {
         }
     }
 
-    /// Opens a file, if there is a descriptor for it.
+    /// Opens a file if a descriptor is free.
     fn wrap(
         &self,
         open: impl FnOnce(&dyn Vfs) -> io::Result<Arc<dyn VfsFile>>,
@@ -254,14 +255,15 @@ impl VfsFile for HookFile {
     }
 }
 
-/// Waits for what a background thread will do: a test that fails here does not end.
+/// Waits for a background thread until `done`. A test that fails here does not end.
 pub fn wait_until(mut done: impl FnMut() -> bool) {
     while !done() {
         std::thread::yield_now();
     }
 }
 
-/// A file system that stops in the `nth` creation of a table until it is let go, and whether it is there.
+/// Returns a file system that stops in the `nth` creation of a table, a flag that it has stopped
+/// there, and a flag that lets it continue.
 pub fn stopping_at_table(nth: usize) -> (HookVfs, Arc<AtomicBool>, Arc<AtomicBool>) {
     let (there, go) = (
         Arc::new(AtomicBool::new(false)),

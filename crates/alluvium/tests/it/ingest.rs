@@ -1,4 +1,5 @@
-//! Ingests: where their tables go, who sees them, what they refuse, and what a crash leaves of them.
+//! Ingests: the levels of their tables, their visibility to readers, the rows they refuse, and the
+//! state after a crash.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +54,7 @@ fn an_ingest_into_an_empty_keyspace_is_written_once_and_split_into_groups() {
         (5000, ingested.table_bytes)
     );
     assert!(ingested.tables > 8, "{ingested:?}");
-    // Parts of about a partition each, so that no later merge rewrites all of it.
+    // Groups of about `table_bytes` each, so that no later compaction rewrites everything.
     let parts = ingested.table_bytes / tiny().table_bytes;
     assert!(parts > 8 && own.groups * 2 >= parts, "{own:?}");
     assert!(own.groups <= parts + 1, "{own:?}");
@@ -108,7 +109,7 @@ fn an_ingest_replaces_existing_rows_in_memory_in_upper_tables_and_in_the_last_le
 #[test]
 fn rows_above_tombstones_are_not_put_below_them() {
     let (_vfs, db, k) = database(Options {
-        // Nothing is merged unless it is asked for.
+        // Nothing is compacted unless the test asks for it.
         upper_fraction: 1.0,
         memtable_bytes: Some(1 << 20),
         ..tiny()
@@ -134,7 +135,7 @@ fn rows_above_tombstones_are_not_put_below_them() {
         db.flush().expect("flush");
         assert!(all(&k).is_empty());
     }
-    // Beyond the tombstones there is room.
+    // Beyond the tombstones there is room in the last level.
     let ingested = ingest(&k, &db, 200..300, "beyond");
     assert_eq!(ingested.last_level_bytes, ingested.table_bytes);
     assert_eq!(all(&k).len(), 100);
@@ -177,7 +178,7 @@ fn an_older_snapshot_does_not_see_an_ingest_also_through_merges() {
             }
             db.settle().expect("settle");
         }
-        // Its own write comes after rows that it has not seen.
+        // The transaction's write is on top of rows that it has not seen.
         let conflict = txn
             .put(&k, &key(399), b"mine")
             .and_then(|()| txn.commit().map(drop));
@@ -229,7 +230,7 @@ fn several_keyspaces_are_ingested_as_one_commit() {
     let ingested = ingest.finish().expect("finish");
     assert_eq!((ingested.rows, ingested.seqno), (1500, before + 1));
     assert_eq!(db.visible_seqno(), before + 1);
-    // Durable at once, whatever the durability of commits.
+    // Durable immediately, whatever the durability of commits.
     let left = vfs.crash(1, CrashOptions::LOSE_UNSYNCED);
     for db in [db, open(&left, tiny())] {
         for name in ["a", "b", "k"] {
@@ -322,7 +323,7 @@ fn an_ingest_that_outlives_its_database_leaves_the_directory_alone() {
     let files = table_files(&vfs);
     assert!(files.len() > 3);
     db.close().expect("close");
-    // The directory may be another's by now.
+    // The directory may belong to another database by now.
     drop(dropped);
     assert_error!(finished.finish(), Error::Closed);
     let mut left = table_files(&vfs);
@@ -362,7 +363,7 @@ fn commits_and_reads_go_on_during_an_ingest() {
                         .expect("cursor"),
                 );
                 let new = found.iter().filter(|(_, value)| value == b"new").count();
-                // 250 may have been written again since.
+                // Key 250 may have been written again since.
                 assert!([0, 399, 400].contains(&new), "{new} rows of the ingest");
             }
         });
@@ -395,7 +396,7 @@ fn rows_in_a_deleted_range_beyond_the_last_row_are_not_put_below_it() {
             ..tiny()
         });
         ingest(&k, &db, 0..100, "old");
-        // Nobody may drop it yet.
+        // With the snapshot open, no compaction may drop the range delete.
         let snapshot = db.snapshot().expect("snapshot");
         k.delete_range(&key(50), &key(300)).expect("delete");
         if flushed {
@@ -458,7 +459,8 @@ fn a_merge_whose_group_was_split_by_an_ingest_is_given_up() {
     assert!(of(&db.stats().expect("stats"), "k").last_bytes > ingested.table_bytes / 2);
 }
 
-/// An ingest into three keyspaces, one of them empty, that stops at call `nth`; what is left is all or nothing.
+/// Stops an ingest into three keyspaces, one of them empty, at call `nth`, and checks that all or
+/// none of it is left. Returns true if the fault tripped.
 fn ingest_that_stops_at(nth: u64, durability: Durability, sticky: bool, seed: u64) -> bool {
     let vfs = MemVfs::new();
     let faults = FaultVfs::new(Arc::new(vfs.clone()));
@@ -507,7 +509,7 @@ fn ingest_that_stops_at(nth: u64, durability: Durability, sticky: bool, seed: u6
     tripped
 }
 
-/// What a crash left of `ingest_that_stops_at`.
+/// Checks the state that a crash left of `ingest_that_stops_at`.
 fn check_all_or_nothing(left: &MemVfs, options: &Options, acknowledged: bool, context: &str) {
     let db = Database::open_on(Arc::new(left.clone()), dir(), options.clone())
         .unwrap_or_else(|e| panic!("{context}: {}", chain(&e)));
@@ -524,7 +526,7 @@ fn check_all_or_nothing(left: &MemVfs, options: &Options, acknowledged: bool, co
     assert!(whole || !acknowledged, "{context}: acknowledged and lost");
     db.close().expect("close");
     drop(db);
-    // Whatever was left over is gone after two more opens.
+    // Two more openings remove all leftover files.
     drop(open(left, options.clone()));
     drop(open(left, options.clone()));
     let aside = left.list(&dir().join("unreferenced")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Inserts of keys that exist: debug builds refuse them, and nothing else.
+//! Inserts of keys that exist: only debug builds refuse them.
 
 use alluvium::{
     Database, Error, Isolation, Keyspace, TransactionOptions, WriteBatch, WriteOptions,
@@ -6,7 +6,7 @@ use alluvium::{
 
 use crate::fixture::{assert_error, database, text, tiny};
 
-/// Whether this build looks.
+/// True if this build checks inserts.
 const LOOKS: bool = cfg!(debug_assertions);
 
 fn check(result: alluvium::Result<()>, exists: bool) {
@@ -48,7 +48,7 @@ fn an_insert_of_a_key_that_exists_is_refused_in_debug_builds() {
         assert_eq!(text(&k, "flushed").as_deref(), Some("1"), "nothing of it");
         assert_eq!(text(&k, "beside"), None, "nothing of it");
     }
-    // The locks were given back.
+    // The locks were released.
     k.put(b"flushed", b"4").expect("put");
     let untracked = WriteOptions {
         untracked: true,

@@ -1,7 +1,8 @@
-//! What each isolation level lets happen: the histories behind the table in `docs/guide/transactions.md`.
+//! Anomalies that each isolation level allows: the histories for the table in
+//! `docs/guide/transactions.md`.
 //!
-//! A history is run by two transactions of one level in one thread, so that its order is fixed. A step that is refused
-//! ends its transaction, as a program would.
+//! Two transactions of one level run a history in one thread, so that its order is fixed. A step
+//! that is refused ends its transaction, as in a program.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use alluvium::{
 use crate::driver::chain;
 use crate::fixture::{database, rows, text, tiny};
 
-/// A level and whether its transactions are optimistic.
+/// Isolation, and true if the transactions are optimistic.
 type Level = (Isolation, bool);
 
 const LEVELS: [Level; 5] = [
@@ -23,7 +24,7 @@ const LEVELS: [Level; 5] = [
     (Isolation::Serializable, true),
 ];
 
-/// What came of a history.
+/// Result of a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// Both committed and the anomaly was there.
@@ -63,7 +64,7 @@ fn count(txn: &Transaction, k: &Keyspace) -> Result<usize> {
     Ok(rows(txn.cursor(k, CursorOptions::default())?).len())
 }
 
-/// Runs a history on a database where `a` and `b` are 10.
+/// Runs a history on a database in which `a` and `b` are 10.
 fn run(level: Level, history: fn(&Database, &Keyspace, Level) -> Result<bool>) -> Outcome {
     let (_vfs, db, k) = database(tiny());
     for key in ["a", "b"] {

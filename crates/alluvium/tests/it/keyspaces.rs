@@ -1,4 +1,4 @@
-//! Keyspaces come, go and come again while others read.
+//! Keyspaces are created, dropped and created again while cursors and snapshots read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -114,7 +114,7 @@ fn every_call_on_a_dropped_keyspace_is_refused_also_steps_of_open_cursors() {
         let mut backward = k.cursor(CursorOptions::default()).expect("cursor");
         assert!(forward.seek_first().expect("seek") && backward.seek_last().expect("seek"));
         db.drop_keyspace(&k).expect("drop");
-        // The rows that they stand on are theirs.
+        // The cursors own their current rows.
         assert_eq!(
             (forward.key(), backward.key()),
             (&b"key00000"[..], &b"key00299"[..])
@@ -303,13 +303,13 @@ fn the_space_budget_is_one_for_all_keyspaces() {
     db.settle().expect("settle");
     let stats = db.stats().expect("stats");
     let (quiet, hot) = (of(&stats, "k"), of(&stats, "hot"));
-    // Far more than a quarter of its own last level, which it does not have yet.
+    // Far more than a quarter of the keyspace's own last level, which is still empty.
     assert!(hot.upper_bytes > 15_000 && hot.last_bytes == 0, "{stats:?}");
     let upper = hot.upper_bytes + quiet.upper_bytes;
     assert!(upper * 4 <= quiet.last_bytes, "{stats:?}");
 }
 
-/// Rows that share prefixes of every length, and short keys.
+/// Returns keys that share prefixes of every length, and short keys.
 fn prefixed(n: u32) -> Vec<u8> {
     let text = format!("{:02}:{:02}:{n:04}", n % 7, n % 3);
     match n % 50 {
@@ -318,7 +318,7 @@ fn prefixed(n: u32) -> Vec<u8> {
     }
 }
 
-/// Scans of prefixes of several lengths and point reads find what the model has.
+/// Checks scans of prefixes of several lengths and point reads against the model.
 fn check_prefixes(k: &Keyspace, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
     let prefixes = (0..7).flat_map(|a| {
         let text = format!("{a:02}:01:");
@@ -362,7 +362,7 @@ fn no_row_is_lost_when_the_prefix_filter_changes_under_memtables_tables_and_curs
             k.put(&prefixed(n), &value).expect("put");
             model.insert(prefixed(n), value);
         }
-        // Now the active memtable has one definition and the options another.
+        // Now the prefix filters of the active memtable and of the options differ.
         k.set_options(with(prefix)).expect("options");
         assert_eq!(k.options(), with(prefix));
         check_prefixes(&k, &model);
@@ -420,7 +420,7 @@ fn the_memory_number_changes_while_the_database_is_open() {
     assert_error!(db.set_memory_bytes(1), Error::InvalidArgument(_));
     db.set_memory_bytes(8 << 20).expect("memory");
     assert!(db.stats().expect("stats").cache_used_bytes <= 6 << 20);
-    // Memtables of 1 MiB are sealed now, and flushed from 2 MiB on, where they had 2 and 8.
+    // Memtables are now sealed at 1 MiB and flushed from 2 MiB, instead of 2 and 8 MiB.
     let flushes = db.stats().expect("stats").flushes;
     fill(6 << 20);
     while db.stats().expect("stats").flushes == flushes {

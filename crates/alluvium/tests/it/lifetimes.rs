@@ -1,4 +1,4 @@
-//! What the system is told of how long written data will live, read back from real files.
+//! Lifetime hints that the engine gives the kernel for written data, read back from real files.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,7 +8,7 @@ use alluvium_mem::write_hint::{WriteHint, write_hint};
 
 use crate::fixture::tiny;
 
-/// The hints of the files in `dir` whose names end so, by name.
+/// Returns the names and hints of the files in `dir` whose names have this ending.
 fn hints(dir: &Path, end: &str) -> Vec<(String, u64)> {
     let mut hints = Vec::new();
     for entry in std::fs::read_dir(dir).expect("list") {

@@ -1,4 +1,4 @@
-//! Integration tests of the engine, a module for each subject.
+//! Integration tests of the engine, one module for each subject.
 
 mod anomalies;
 mod appends;

@@ -1,4 +1,4 @@
-//! Thousands of small keyspaces: what each costs must not depend on how many there are.
+//! Thousands of small keyspaces: the cost of each must not depend on their number.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use alluvium::{Compression, Database, Error, KeyspaceOptions, Options};
 use crate::fixture::{assert_error, dir, open};
 use crate::hooks::wait_until;
 
-/// Options under which nothing happens in the background.
+/// Returns options without background work.
 fn quiet() -> Options {
     Options {
         idle_after: None,
@@ -86,7 +86,7 @@ fn a_batch_of_keyspaces_is_created_as_a_whole_in_the_order_of_its_names() {
     );
 }
 
-/// The fewest allocations of a few creations.
+/// Returns the lowest number of allocations of ten creations.
 fn allocations_of_a_creation(db: &Database, from: usize) -> u64 {
     let allocations = |n| {
         let name = format!("single{n:05}");
@@ -116,7 +116,7 @@ fn opening_costs_as_much_for_each_keyspace_however_many_there_are() {
     let mut allocations = Vec::new();
     for n in 0..3 {
         let db = open(&vfs, quiet());
-        // One edit of the manifest each.
+        // One manifest edit each.
         for (name, options) in &names(500 << n) {
             db.keyspace(name, options.clone()).expect("create");
         }
@@ -127,7 +127,7 @@ fn opening_costs_as_much_for_each_keyspace_however_many_there_are() {
         allocations[1] - allocations[0],
         allocations[2] - allocations[1],
     ];
-    // Twice as many more.
+    // Twice as many additional keyspaces.
     assert!(more[1] < more[0] * 5 / 2, "{allocations:?}");
 }
 
@@ -162,7 +162,7 @@ fn a_keyspace_takes_memory_for_rows_from_its_first_one_on_and_in_small_steps() {
     }
     assert!(memory().total() < 32 << 20, "{:?}", memory());
     db.flush().expect("flush");
-    // The flusher lets go of the memtables after it has told that they are in tables.
+    // The flush thread releases the memtables after it has reported that their rows are in tables.
     wait_until(|| memory().memtable_bytes == 0);
     for keyspace in &keyspaces {
         assert!(keyspace.get(&[9]).expect("get").is_some());

@@ -1,5 +1,5 @@
-//! Very many range deletes: their cost in memory and in the log, and the rows that they hide from readers at any read
-//! point, however the ranges overlap.
+//! Very many range deletes: their cost in memory and in the log, and the rows that they hide from
+//! readers at any read point, however the ranges overlap.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn key(n: usize) -> Vec<u8> {
     format!("key{n:07}").into_bytes()
 }
 
-/// The n-th range of a shape.
+/// Returns the n-th range of a shape.
 fn range(shape: &str, n: usize) -> (Vec<u8>, Vec<u8>) {
     match shape {
         "nested" => (key(0), key(n + 1)),
@@ -29,7 +29,7 @@ fn range(shape: &str, n: usize) -> (Vec<u8>, Vec<u8>) {
 
 const SHAPES: [&str; 3] = ["nested", "shrinking", "disjoint"];
 
-/// Memtables that are sealed only by a flush.
+/// Returns options under which only a flush seals memtables.
 fn roomy() -> Options {
     Options {
         memory_bytes: 256 << 20,
@@ -48,7 +48,7 @@ fn a_range_delete_allocates_about_the_same_however_many_there_are() {
                 k.delete_range(&start, &end).expect("delete");
             }
         });
-        // Among them are copies of up to 16 others, and of the list of runs.
+        // These include copies of up to 16 other range deletes, and of the list of runs.
         let each = allocated.bytes_total / 4_000;
         assert!(each < 8 << 10, "{shape}: {each} bytes for each");
         assert_eq!(
@@ -94,7 +94,7 @@ fn range_deletes_are_charged_and_sealed_by_what_they_take() {
                 assert!(memory.total() <= 17 << 20, "{shape} {n}: {memory:?}");
             }
         }
-        // Segments that wait for a flush, and those that the sync thread has made ahead of time.
+        // Segments that wait for a flush, and segments that the sync thread has created in advance.
         let files = segments(&vfs).len();
         assert!(files < 40, "{shape}: {files} segments");
         assert!(
@@ -138,7 +138,7 @@ fn writes_into_dropped_keyspaces_do_not_keep_segments_of_the_log() {
             let value = Rng::new(round).bytes(100_000);
             batch.put(&passing, &n.to_be_bytes(), &value).expect("put");
         }
-        // More than a memtable takes, so that the next commit seals what is left of it.
+        // More than a memtable takes, so that the next commit seals the rest of it.
         db.write(&batch).expect("write");
         db.drop_keyspace(&passing).expect("drop");
     }
@@ -173,7 +173,7 @@ fn a_cursor_of_a_transaction_with_many_range_deletes_copies_none_of_them() {
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A database with few keys, the rows that it should hold, and those that its snapshots should show.
+/// A database with few keys, its expected rows, and the expected rows of its snapshots.
 struct Case {
     vfs: MemVfs,
     db: Database,
@@ -196,7 +196,7 @@ impl Case {
         }
     }
 
-    /// A range that shares its start with many others, or any.
+    /// Returns a range; half of them share their start with many others.
     fn range(rng: &mut Rng) -> (Vec<u8>, Vec<u8>) {
         let (a, b) = (rng.below(KEYS), rng.below(KEYS));
         let start = if rng.percent(50) {
@@ -240,7 +240,7 @@ impl Case {
         }
     }
 
-    /// Very many range deletes in one commit, and rows that it writes into them.
+    /// Commits very many range deletes in one batch, with some rows put into the ranges.
     fn batch(&mut self, rng: &mut Rng) {
         let mut batch = WriteBatch::new();
         for _ in 0..1 + rng.below(60) {
@@ -258,7 +258,7 @@ impl Case {
         self.db.write(&batch).expect("write");
     }
 
-    /// Nested range deletes around a savepoint; their rows are read before the commit.
+    /// Commits nested range deletes around a savepoint; reads the rows before the commit.
     fn transaction(&mut self, rng: &mut Rng) {
         let txn = self.db.begin(Isolation::Snapshot).expect("begin");
         for part in 0..2 {

@@ -1,5 +1,6 @@
-//! One number bounds what the database takes: memtables, cache, tables, background work and transactions. Writers far
-//! above what the background digests are slowed, and never stopped at the memory ceiling.
+//! The memory budget bounds memtables, cache, tables, background work and transactions. Writers
+//! that are far faster than the background work are slowed down, and never stopped at the memory
+//! ceiling.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,7 +62,7 @@ fn writers_without_a_pause_stay_below_the_memory_ceiling() {
     assert!(stats.flushes > 1, "the writers outran nothing: {stats:?}");
 }
 
-/// The parts of `sum`, each at its largest, and the largest sum.
+/// Updates the peak of each part and the peak of the total.
 fn keep_peaks(peaks: &mut MemoryUse, total: &mut u64, now: MemoryUse) {
     *total = (*total).max(now.total());
     for (peak, now) in [
@@ -74,7 +75,8 @@ fn keep_peaks(peaks: &mut MemoryUse, total: &mut u64, now: MemoryUse) {
     }
 }
 
-/// Two threads put `rows` random rows of `value_bytes` each, one reads random rows, and `look` is called all the while.
+/// Lets two threads put `rows` random rows of `value_bytes` each and one thread read random rows.
+/// Calls `look` all the time.
 fn saturate(keyspace: &Keyspace, rows: usize, value_bytes: usize, mut look: impl FnMut()) {
     let running = AtomicUsize::new(2);
     let key = |rng: &mut Rng| (rng.below(rows) as u32).to_be_bytes();
@@ -121,7 +123,7 @@ fn all_that_is_charged_stays_within_the_memory_number() {
     saturate(&k, 16_000, 1_000, || {
         keep_peaks(&mut peaks, &mut total, memory(&db))
     });
-    // What was charged a moment ago may not have been trimmed yet.
+    // The latest charges may not have been trimmed yet.
     assert!(total as usize <= 17 * MIB, "{total}: {peaks:?}");
     assert!(total as usize > 12 * MIB, "{total}: {peaks:?}");
     assert!(peaks.memtable_bytes as usize > 2 * MIB, "{peaks:?}");
@@ -132,7 +134,7 @@ fn all_that_is_charged_stays_within_the_memory_number() {
     assert_eq!(memory(&db).job_bytes, 0, "buffers go with their jobs");
 }
 
-/// Fills the cache of a database of 16 MiB.
+/// Returns a database of 16 MiB whose cache is full.
 fn with_full_cache() -> (Database, Keyspace) {
     let options = Options {
         memory_bytes: 16 * MIB,
@@ -147,7 +149,7 @@ fn with_full_cache() -> (Database, Keyspace) {
         k.put(&n.to_be_bytes(), &rng.bytes(1_000)).expect("put");
     }
     db.settle().expect("settle");
-    // The cache has now at once what memtables have given back.
+    // The memory that the memtables have released is available to the cache immediately.
     for n in 0..18_000_u32 {
         assert!(k.get(&n.to_be_bytes()).expect("get").is_some());
     }
@@ -204,7 +206,7 @@ fn open_transactions_together_are_bounded_and_small_ones_go_on() {
         }
         Ok(())
     };
-    // Half of the number is for open transactions.
+    // Half of the memory budget is for open transactions.
     assert_error!(
         refused,
         Error::TransactionTooLarge {
@@ -253,7 +255,7 @@ fn a_bulk_load_takes_at_most_half_of_the_number_and_from_the_cache() {
     assert_eq!(memory(&db).job_bytes, 0);
 }
 
-/// The kernel's word on the heap and the stacks of this process.
+/// Returns the resident bytes of this process's heap and stacks, as the kernel reports them.
 fn rss_anon_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("status");
     let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"));
@@ -263,7 +265,7 @@ fn rss_anon_bytes() -> usize {
 
 const CHILD_MEMORY_BYTES: usize = 32 * MIB;
 
-/// In a process of its own: other tests have databases in memory.
+/// Runs in a child process, because other tests have databases in this process's memory.
 #[test]
 #[cfg(target_os = "linux")]
 fn anonymous_memory_stays_near_the_memory_number() {
@@ -292,7 +294,7 @@ fn saturated_child() {
         .expect("keyspace");
     let mut most = 0;
     saturate(&k, 10_000, 4_000, || most = most.max(rss_anon_bytes()));
-    // Beside a full cache: a load that would like to have all its rows in memory.
+    // With a full cache: a bulk load that requests memory for all its rows.
     for n in 0..10_000_u32 {
         k.get(&n.to_be_bytes()).expect("get");
     }
@@ -308,7 +310,7 @@ fn saturated_child() {
     }
     let limit = CHILD_MEMORY_BYTES + CHILD_MEMORY_BYTES / 20 + 32 * MIB;
     assert!(most <= limit, "{most} of {limit}: {:?}", memory(&db));
-    // How full it gets beyond that depends on which of its threads the machine runs when.
+    // The excess over that depends on the scheduling of its threads.
     let full = CHILD_MEMORY_BYTES / 4 * 3;
     assert!(most > full, "{most} of {full}: nothing was tested");
 }

@@ -1,5 +1,5 @@
-//! Random histories on the engine and on the reference model give the same answers, also across reopening and
-//! power loss at any moment.
+//! Random histories on the engine and on the reference model give the same answers, also across
+//! reopening and power loss at any moment.
 
 use alluvium_testkit::op::{Generator, KeyShape, Weights};
 use alluvium_testkit::random::{Rng, Seeded};
@@ -27,7 +27,7 @@ fn random_histories_match_the_model() {
         let weights = Weights {
             drop_keyspace: 1,
             delete_range: *rng.pick(&[0, 3, 10]),
-            // Few live rows among many deleted ones: cursors leave dead intervals behind and pass over them.
+            // Few live rows among many deleted ones: cursors record dead intervals and skip them.
             delete: *rng.pick(&[15, 80]),
             ..Weights::default()
         };

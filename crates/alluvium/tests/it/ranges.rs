@@ -1,4 +1,4 @@
-//! Range deletes: what they hide, what they leave alone, and how space comes back.
+//! Range deletes: the rows they hide, the rows they leave alone, and the return of space.
 
 use alluvium::{
     CursorOptions, Database, Error, Isolation, Keyspace, KeyspaceOptions, Options, WriteBatch,
@@ -13,7 +13,7 @@ fn key(n: usize) -> Vec<u8> {
     format!("key{n:05}").into_bytes()
 }
 
-/// Rows 0 to `count` in one commit.
+/// Puts rows 0 to `count` in one commit.
 fn fill(db: &Database, k: &Keyspace, count: usize) {
     let (mut batch, mut rng) = (WriteBatch::new(), Rng::new(7));
     for n in 0..count {
@@ -78,7 +78,7 @@ fn a_filter_that_rules_a_table_out_does_not_rule_out_its_range_deletes() {
             .expect("put");
     }
     db.flush().expect("flush");
-    // The table of this flush has no key with the prefixes that are asked for.
+    // The table of this flush has no key with the requested prefixes.
     k.delete_range(b"pre2", b"pre8").expect("delete");
     k.put(b"zzzz", b"other").expect("put");
     for _ in 0..2 {
@@ -105,7 +105,7 @@ fn tables_inside_a_deleted_range_go_at_its_flush_without_a_merge() {
     db.settle().expect("settle");
     drop(k);
     db.close().expect("close");
-    // From here on nothing is due for a merge: the upper tables are small.
+    // From here on no compaction is due, because the upper tables are small.
     let lazy = Options {
         memtable_bytes: Some(1 << 20),
         upper_fraction: 1.0,
@@ -127,7 +127,8 @@ fn tables_inside_a_deleted_range_go_at_its_flush_without_a_merge() {
     k.delete_prefix(b"key0").expect("delete");
     db.flush().expect("flush");
     let after = db.stats().expect("stats");
-    // Only the range deletes were written, to each group: no row of the 280 KB was read or rewritten.
+    // Only the range deletes were written, to each group: no row of the 280 KB was read or
+    // rewritten.
     let written = after.table_bytes_written - before.table_bytes_written;
     assert!(written < 50_000, "{after:?}");
     assert_eq!(of(&after, "k").last_tables, 0, "{after:?}");
@@ -151,7 +152,7 @@ fn writes_of_one_batch_keep_their_order_around_a_range_delete() {
         assert_eq!(text(&k, "b").as_deref(), Some("new"));
         assert_eq!(text(&k, "c"), None);
         assert_eq!(text(&k, "d").as_deref(), Some("kept"));
-        // An insert behind the range delete does not give up what the range delete hides.
+        // An insert after the range delete still hides the rows that the range delete hides.
         k.delete(b"b").expect("delete");
         db.settle().expect("settle");
         assert_eq!(text(&k, "b"), None);
@@ -173,19 +174,20 @@ fn a_delete_beside_a_range_delete_does_not_cancel_an_insert_above_rows_that_the_
         db.write(&batch).expect("write");
         db.flush().expect("flush");
     };
-    // So much that four small tables above it are no debt.
+    // So much that four small tables above it are not due for compaction.
     flushed(&|batch| {
         for n in 0..3000 {
             batch.put(&k, &key(n), &[7; 60]).expect("put");
         }
     });
     k.compact_range(&[], None).expect("compact");
-    // Reaches beyond the range, as the third table does: both are read by the merge.
+    // Reaches beyond the range, as the third table does, so the compaction reads both.
     flushed(&|batch| {
         batch.put(&k, b"a", b"oldest").expect("put");
         batch.put(&k, b"y", b"1").expect("put");
     });
-    // All of it is hidden by the range delete, so that the merge leaves it out, and with it the delete.
+    // The range delete hides all of this table, so the compaction leaves the table out, and with it
+    // the delete.
     flushed(&|batch| {
         batch.delete(&k, b"a").expect("delete");
         batch.put(&k, b"b", b"1").expect("put");
@@ -247,7 +249,7 @@ fn own_rows_in_a_dead_interval_are_found_after_a_scan_to_the_end() {
     for n in 10..90 {
         k.delete(&key(n)).expect("delete");
     }
-    // The walk leaves an interval behind.
+    // The scan records a dead interval.
     assert_eq!(all(&k).len(), 20);
     let txn = db.begin(Isolation::Snapshot).expect("begin");
     txn.put(&k, &key(50), b"own").expect("put");

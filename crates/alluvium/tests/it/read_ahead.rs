@@ -1,4 +1,4 @@
-//! Files are read at random unless somebody reads in order: then the device hears of it before it is asked.
+//! Files are opened for random reads; a sequential reader starts the device's reads in advance.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::fixture::{Row, dir, tiny};
 use crate::hooks::{Call, HookVfs};
 
 const ROWS: u32 = 4_000;
-/// Values of every tenth row have a file of their own.
+/// Length from which values are separated: every tenth row has a value in a value file.
 const APART_FROM: usize = 4_000;
 
 fn row(n: u32) -> Row {
@@ -24,14 +24,15 @@ fn row(n: u32) -> Row {
     (n.to_be_bytes().to_vec(), value)
 }
 
-/// Hints of each kind about files of one ending.
+/// Numbers of hints of each kind about files with one ending.
 #[derive(Default)]
 struct Hints {
     random: AtomicUsize,
     ahead: AtomicUsize,
 }
 
-/// A merged database whose blocks are not cached, and the hints about its tables and value files while the hook is on.
+/// Returns a compacted database whose blocks are not cached, and the hints about its tables and
+/// value files while the hook is on.
 fn cold() -> (HookVfs, Keyspace, Database, Arc<[Hints; 2]>) {
     let hints = Arc::new(<[Hints; 2]>::default());
     let noted = Arc::clone(&hints);
@@ -124,7 +125,8 @@ fn a_merge_is_read_ahead() {
 #[test]
 fn several_keys_are_asked_of_the_device_together() {
     let (_vfs, k, db, hints) = cold();
-    // Far enough from each other for a block each; every one is apart or none.
+    // Far enough from each other to be in different blocks; either all values are separated or
+    // none.
     let keys = |offset: u32| -> Vec<_> { (0..20).map(|n| row(n * 200 + offset)).collect() };
     let ask = |rows: &[Row]| {
         let before: [usize; 2] = [0, 1].map(|kind| hints[kind].ahead.load(SeqCst));
@@ -138,12 +140,12 @@ fn several_keys_are_asked_of_the_device_together() {
     let reads = || db.amplification().expect("amplification").keyspaces[0].gets;
     assert_eq!(ask(&keys(5)), [20, 0]);
     assert_eq!(ask(&keys(5)), [0, 0]);
-    // Once the pointers are cached, values are asked for each time: they never are.
+    // Once the pointers are cached, only values are requested, every time: values are never cached.
     ask(&keys(0));
     assert_eq!(ask(&keys(0)), [0, 20]);
     assert_eq!(reads(), 80, "a read counts once");
-    // One alone is simply read.
+    // A single key is read without a hint.
     assert_eq!(ask(&keys(101)[..1]), [0, 0]);
-    // More than are started together.
+    // More keys than the number of reads started together.
     ask(&(0..ROWS).step_by(7).map(row).collect::<Vec<_>>());
 }

@@ -26,7 +26,7 @@ fn reader(vfs: &MemVfs) -> Database {
     opened.unwrap_or_else(|e| panic!("open: {}", chain(&e)))
 }
 
-/// Every name in the database directory with its content.
+/// Returns every name in the database directory with its content.
 fn contents(vfs: &MemVfs) -> BTreeMap<String, Vec<u8>> {
     let names = vfs.list(dir()).expect("list").into_iter();
     let read = |name: String| {
@@ -57,7 +57,7 @@ fn reading_a_crashed_database_changes_no_byte_of_it() {
         if !left.exists(&dir().join("CURRENT")).expect("look") {
             return;
         }
-        // A table that nothing names, as a merge that did not finish leaves one.
+        // A table that the manifest does not name, as an unfinished compaction leaves it.
         let stray = left.create(&dir().join("999999.sst")).expect("create");
         stray.write_at(b"stray", 0).expect("write");
         let before = contents(&left);

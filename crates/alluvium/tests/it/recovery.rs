@@ -13,7 +13,7 @@ use crate::script::{options, play};
 
 const SYNCS: [IoCall; 2] = [IoCall::Sync, IoCall::SyncDir];
 
-/// Plays the script up to each sync and looks at what power loss leaves.
+/// Plays the script up to each sync and checks the state after a power loss.
 fn power_loss_at_every_sync(durability: Durability, rng: &mut Rng) {
     let options = options(durability);
     for nth in 1.. {
@@ -155,7 +155,7 @@ fn a_directory_without_a_database_is_created_only_where_that_is_allowed() {
     drop(open(&vfs, options));
 }
 
-/// The files in the database directory with their bytes.
+/// Returns the files in the database directory with their bytes.
 fn contents(vfs: &MemVfs) -> Vec<(String, Vec<u8>)> {
     let mut names = vfs.list(dir()).expect("list");
     names.sort();
@@ -168,7 +168,8 @@ fn contents(vfs: &MemVfs) -> Vec<(String, Vec<u8>)> {
     names.into_iter().map(read).collect()
 }
 
-/// Opens a directory without `CURRENT` in every way: each is told that files are lost, and none touches a file.
+/// Opens a directory without `CURRENT` in every way. Each opening reports lost files, and none
+/// changes a file.
 fn assert_lost(vfs: &MemVfs, durability: Durability, context: &str) {
     let before = contents(vfs);
     for (read_only, create) in [(false, true), (false, false), (true, true)] {
@@ -265,7 +266,7 @@ fn a_creation_that_stopped_anywhere_is_begun_again() {
                 ];
                 for (seed, loss) in losses.into_iter().chain(seeds.by_ref().take(5)) {
                     let left = vfs.crash(seed, loss);
-                    // Twice, since what the second one leaves is found by the third.
+                    // Twice, because the third opening finds the files that the second one leaves.
                     let again = FaultVfs::new(Arc::new(left.clone()));
                     again.arm(stop_at(nth, &[], effect));
                     drop(Database::open_on(Arc::new(again), dir(), options.clone()));
@@ -377,7 +378,7 @@ fn a_sync_commit_of_a_buffered_database_survives_power_loss_with_all_before_it()
     assert_eq!(all(&k).len(), 2);
 }
 
-/// Bytes of the log that records take.
+/// Returns the bytes of the log that records take.
 fn log_bytes(vfs: &MemVfs) -> usize {
     let names = vfs.list(dir()).expect("list");
     let used = names

@@ -1,4 +1,4 @@
-//! What a repair saves of a damaged database, and that it says what is lost.
+//! Repair: the rows it saves from a damaged database, and its report of the lost ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,7 +21,7 @@ fn repair(vfs: &MemVfs) -> alluvium::Result<RepairReport> {
     repair_on(Arc::new(vfs.clone()), dir(), target())
 }
 
-/// Repairs, and returns what is in the new database, which must be sound.
+/// Repairs, and returns the report and the state of the new database, which must be sound.
 fn repaired(vfs: &MemVfs, context: &str) -> (RepairReport, State) {
     let report = repair(vfs).unwrap_or_else(|e| panic!("{context}: {}", chain(&e)));
     let db = Database::open_on(Arc::new(vfs.clone()), target(), tiny()).expect("open");
@@ -34,7 +34,8 @@ fn repaired(vfs: &MemVfs, context: &str) -> (RepairReport, State) {
     (report, state)
 }
 
-/// A closed database with tables above and in the last level, range deletes, two keyspaces and a log; and its rows.
+/// Returns a closed database with tables above and in the last level, range deletes, two keyspaces
+/// and a log; and its rows.
 fn closed() -> (MemVfs, State) {
     let (vfs, db, k) = database(tiny());
     let other = db.keyspace("other", KeyspaceOptions::default());
@@ -64,7 +65,8 @@ fn copy_of(vfs: &MemVfs) -> MemVfs {
     vfs.crash(0, CrashOptions::PROCESS_KILLED)
 }
 
-/// The tables that the manifest names: a merge that the crash interrupted may have left others.
+/// Returns the tables that the manifest names: a compaction that the crash interrupted may have
+/// left others.
 fn named_tables(vfs: &MemVfs) -> Vec<String> {
     let report = repair(&copy_of(vfs)).expect("repair");
     let mut names = table_files(vfs);
@@ -94,7 +96,7 @@ fn flip(vfs: &MemVfs, name: &str, at: u64) {
     file.write_at(&byte, at).expect("write");
 }
 
-/// Every row that is not as it was lies in a range that the report names.
+/// Checks that every changed row is in a range that the report names.
 fn check_losses(expected: &State, found: &State, report: &RepairReport, context: &str) {
     let names: BTreeSet<_> = expected.keys().chain(found.keys()).collect();
     for name in names {

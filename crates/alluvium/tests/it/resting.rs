@@ -1,5 +1,5 @@
-//! Cursors at rest: what flushes and merges replace goes although they are open, and their next call goes on as if nothing
-//! had happened.
+//! Cursors at rest: files that flushes and compactions replace are removed although cursors are
+//! open, and the next call of a cursor continues unaffected.
 
 use alluvium::vfs::MemVfs;
 use alluvium::{
@@ -27,7 +27,7 @@ fn released(db: &Database) -> u64 {
     db.stats().expect("stats").cursors_released
 }
 
-/// Table and value files.
+/// Returns the names of table and value files.
 fn stored(vfs: &MemVfs) -> Vec<String> {
     use alluvium::vfs::Vfs;
     let mut names = vfs.list(crate::fixture::dir()).expect("list");
@@ -64,7 +64,7 @@ fn a_cursor_at_rest_keeps_no_file_that_merges_have_replaced() {
         "{old:?} {now:?}"
     );
     assert!(released(&db) >= 3, "one for each cursor");
-    // They rest on rows of which nothing else is left but a version.
+    // Each cursor rests on a row whose old version is otherwise gone.
     for (n, cursor) in cursors.iter_mut().enumerate() {
         assert_eq!(
             (cursor.key(), cursor.value()),
@@ -96,13 +96,13 @@ fn a_cursor_that_nobody_calls_is_asked_once_for_each_state_that_it_held() {
     );
     let mut resting = cursor(&k);
     assert!(resting.seek_first().expect("seek"));
-    // Both have the state of now.
+    // Both cursors hold the current state.
     for _ in 0..3 {
         fill(&k, 0..10, 2);
         db.flush().expect("flush");
         assert_eq!(released(&db), 2);
     }
-    // Nothing else is to happen behind this.
+    // No background work is left after this.
     db.settle().expect("settle");
     assert!(resting.next().expect("next"));
     drop(resting);
@@ -111,7 +111,7 @@ fn a_cursor_that_nobody_calls_is_asked_once_for_each_state_that_it_held() {
     assert_eq!(released(&db), 2, "a closed cursor is not asked");
 }
 
-/// The rows of a cursor from where it is on, there and back again.
+/// Returns the rows of a cursor from its current row on, in one direction.
 fn walk(cursor: &mut Cursor, backward: bool) -> Vec<Row> {
     let mut rows = vec![(cursor.key().to_vec(), cursor.value().to_vec())];
     loop {
@@ -139,7 +139,7 @@ fn a_cursor_goes_on_in_both_directions_over_what_was_deleted_and_overwritten_mea
             let mut expected = all(&k);
             let mut resting = cursor(&k);
             assert!(resting.seek(&key(100)).expect("seek"));
-            // Its row, its neighbours, and then everything.
+            // The cursor's row, its neighbors, and then everything.
             for n in 98..103 {
                 k.delete(&key(n)).expect("delete");
             }

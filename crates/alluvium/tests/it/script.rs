@@ -1,5 +1,5 @@
-//! A short fixed history that passes every kind of I/O, played on a file system that may fail, with a record of what
-//! was acknowledged.
+//! A short fixed history that makes every kind of I/O call, played on a file system that may fail,
+//! with a record of the acknowledged operations.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,19 +12,21 @@ use alluvium_testkit::op::Op;
 use crate::driver::{chain, ingest, state_of};
 use crate::fixture::dir;
 
-/// What became of a script.
+/// Result of a script.
 pub struct Played {
-    /// `None` where it could not be opened.
+    /// `None` if it could not be opened.
     pub db: Option<Database>,
     /// Everything acknowledged, as commits of the model.
     pub model: Model,
-    /// What must be there after losing all that was not synced.
+    /// The commit that must survive the loss of all unsynced data.
     pub durable: Commit,
-    /// The operation that failed first with anything but a full device. It may or may not have happened.
+    /// The operation that failed first with anything but a full device. It may or may not have
+    /// happened.
     pub failed: Option<(Op, Error)>,
 }
 
-/// A few rows flush, and all that is flushed is due for a merge.
+/// Returns options under which a few rows are flushed, and every flushed table is due for
+/// compaction.
 pub fn options(durability: Durability) -> Options {
     Options {
         memory_bytes: 8 << 20,
@@ -45,7 +47,7 @@ fn delete(keyspace: &str, key: &str) -> (String, Write) {
     (keyspace.to_owned(), Write::Delete(key.into()))
 }
 
-/// The history.
+/// Returns the operations of the history.
 pub fn script() -> Vec<Op> {
     let create = |name: &str| Op::CreateKeyspace(name.to_owned());
     let both = |n| Op::Commit(vec![put("a", "shared", n), put("b", "shared", n)]);
@@ -75,7 +77,7 @@ pub fn script() -> Vec<Op> {
         Op::Reopen,
         own(10),
         create("c"),
-        // Nothing else is in `c`: into the last level.
+        // `c` is empty, so the ingest goes into the last level.
         Op::Ingest(vec![put("c", "again", 11), put("c", "once more", 11)]),
         Op::Commit(vec![put("c", "again", 12), delete("b", "other")]),
         Op::Flush,
@@ -84,8 +86,8 @@ pub fn script() -> Vec<Op> {
     ]
 }
 
-/// Plays the script until something fails with anything but a full device; an operation that met a full device is
-/// tried again after `make_room`.
+/// Plays the script until an operation fails with anything but a full device. An operation that met
+/// a full device is tried again after `make_room`.
 pub fn play(faults: &FaultVfs, options: &Options, make_room: &mut dyn FnMut()) -> Played {
     let mut played = Played {
         db: None,
@@ -132,7 +134,7 @@ impl Played {
     fn attempt(&mut self, faults: &FaultVfs, options: &Options, op: &Op) -> Result<()> {
         if *op == Op::Reopen {
             if let Some(db) = self.db.take() {
-                // What close could not sync is as durable as the level has promised.
+                // Commits that close could not sync are as durable as the level has promised.
                 let _ = db.close();
             }
             let opened = Database::open_on(Arc::new(faults.clone()), dir(), options.clone());
@@ -177,8 +179,8 @@ impl Played {
         }
     }
 
-    /// Opens what is left of the disk and checks that it holds the commits from `at_least` on in their order, none of
-    /// them torn: up to some point, or as far as the operation that failed.
+    /// Opens the files that are left and checks that they hold a prefix of the commits, at least up
+    /// to `at_least`, none of them torn. The operation that failed may be included.
     pub fn check(&self, left: &MemVfs, options: &Options, at_least: Commit, context: &str) {
         let db = Database::open_on(Arc::new(left.clone()), dir(), options.clone());
         let db = db.unwrap_or_else(|e| panic!("{context}: cannot open: {}", chain(&e)));
@@ -205,7 +207,7 @@ impl Played {
     }
 }
 
-/// The name of a file in the database.
+/// Returns the path of a file in the database directory.
 pub fn path_of(name: &str) -> std::path::PathBuf {
     Path::new(dir()).join(name)
 }

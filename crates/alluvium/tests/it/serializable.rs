@@ -1,4 +1,4 @@
-//! Serializable and optimistic transactions: what their commit finds changed.
+//! Serializable and optimistic transactions: the changes that their commit detects.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -29,10 +29,10 @@ fn optimistic(db: &Database, isolation: Isolation) -> Transaction {
     db.begin_with(options).expect("begin")
 }
 
-/// How many ways there are.
+/// Number of ways in [`write_by_others`].
 const WAYS: usize = 6;
 
-/// The ways in which others write: all of them are seen.
+/// Writes a key in one of the ways of other clients; each must be detected.
 fn write_by_others(db: &Database, k: &Keyspace, key: &[u8], way: usize) {
     let mut batch = WriteBatch::new();
     batch.put(k, key, b"other").expect("put");
@@ -64,10 +64,11 @@ fn write_by_others(db: &Database, k: &Keyspace, key: &[u8], way: usize) {
     }
 }
 
-/// The rows that there are.
+/// The existing rows.
 const ROWS: [&str; 4] = ["b", "d", "f", "h"];
 
-/// A transaction that reads with `read`, while the rows are in tables, and writes elsewhere; another commit to `key` in between.
+/// Commits a transaction that reads with `read`, while the rows are in tables, and writes
+/// elsewhere; in between another commit writes `key`.
 fn commit_after(key: &str, way: usize, read: fn(&Transaction, &Keyspace)) -> Result<()> {
     let (_vfs, db, k) = database(tiny());
     for row in ROWS {
@@ -102,7 +103,7 @@ fn check_reads(read: fn(&Transaction, &Keyspace), conflicts: &[&str], free: &[&s
                 }) => {
                     assert_eq!((keyspace.as_str(), &found[..]), ("k", key.as_bytes()));
                 }
-                // A merge may leave nothing of the delete of a row that there never was.
+                // A compaction may remove the delete of a row that never existed.
                 Ok(()) if merged_away && !ROWS.contains(key) => {}
                 other => panic!("{key} written in way {way}: {other:?}"),
             }
@@ -225,7 +226,8 @@ fn two_clients_that_take_the_next_id_do_not_get_the_same() {
         for txn in [&one, &two] {
             let id = next_id(txn);
             assert_eq!(id, rows);
-            // Different keys, so that no row lock keeps them apart: an id and who has it.
+            // The key has the id and its owner, so the keys differ and no row lock separates the
+            // two.
             let who = if std::ptr::eq(txn, &one) { 1 } else { 2 };
             txn.insert(&k, &[id, who], b"row").expect("insert");
         }
@@ -282,7 +284,7 @@ fn a_blind_delete_reads_no_block_and_conflicts_with_nothing_but_its_row() {
             true => self::optimistic(&db, Isolation::Serializable),
             false => serializable(&db),
         };
-        // There and not there; others write beside them.
+        // One key exists, the other does not; other clients write the keys next to them.
         for key in [&b"key100"[..], b"key100x"] {
             txn.delete(&k, key).expect("delete");
         }
@@ -397,7 +399,7 @@ fn an_optimistic_transaction_without_writes_checks_what_it_locked_or_read_for_up
             assert_eq!(seen.as_deref(), Some(&b"1"[..]));
             locked.lock(&k, b"a", LockMode::Shared).expect("lock");
             assert!(absent.get_for_update(&k, b"b").expect("get").is_none());
-            // A write that was taken back rests on nothing, what was read for it does.
+            // A write that was rolled back has read nothing, but a read for update still counts.
             let savepoint = undone.savepoint();
             undone.put(&k, b"a", b"3").expect("put");
             undone.rollback_to(savepoint).expect("rollback");
@@ -457,7 +459,8 @@ fn an_optimistic_transaction_needs_a_fixed_read_point() {
     assert_error!(db.begin_with(options), Error::InvalidArgument(_));
 }
 
-/// Rounds of transactions that all read all counters and then write one: at most one of a round may commit.
+/// Runs rounds of transactions that all read all rows and then write one: at most one of a round
+/// may commit.
 fn rounds_of_write_skew(options: Options, optimistic: bool) {
     const CLIENTS: usize = 4;
     const ROUNDS: usize = 150;
@@ -487,7 +490,7 @@ fn rounds_of_write_skew(options: Options, optimistic: bool) {
                         Err(Error::Conflict { .. }) => {}
                         Err(other) => errors.push(other),
                     }
-                    // Nobody begins the next round before all have committed.
+                    // No client begins the next round before all have committed.
                     barrier.wait();
                 }
                 errors
@@ -522,7 +525,7 @@ fn of_transactions_that_wait_in_the_commit_queue_together_one_wins() {
     }
 }
 
-/// Doctors on call: each transaction may leave only if it has seen another one stay.
+/// Doctors on call: each transaction may leave only if it has seen another doctor stay.
 fn leave_or_come(db: &Database, k: &Keyspace, rng: &mut Rng) -> Result<()> {
     let me = [rng.below(5) as u8];
     let txn = db.begin(Isolation::Serializable)?;
@@ -559,7 +562,7 @@ fn an_invariant_over_a_range_holds_whatever_runs_beside_it() {
                     running.fetch_sub(1, Ordering::Release);
                 });
             }
-            // Flushes and merges move entries from memory into tables meanwhile.
+            // Meanwhile flushes and compactions move entries from memory into tables.
             while running.load(Ordering::Acquire) > 0 {
                 assert!(!all(&k).is_empty(), "nobody is on call");
                 db.settle().expect("settle");

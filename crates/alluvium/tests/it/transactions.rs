@@ -1,4 +1,4 @@
-//! What transactions see, what they lock, and who loses.
+//! Transactions: their reads, their locks, and the loser of each conflict.
 
 use std::sync::mpsc;
 use std::sync::{Arc, Barrier};
@@ -19,7 +19,7 @@ fn seen(txn: &Transaction, keyspace: &Keyspace, key: &str) -> Option<String> {
     value.map(|v| String::from_utf8_lossy(&v).into_owned())
 }
 
-/// A transaction that does not wait for locks.
+/// Begins a transaction that does not wait for locks.
 fn impatient(db: &Database, isolation: Isolation) -> Transaction {
     let options = TransactionOptions {
         isolation,
@@ -108,14 +108,15 @@ fn read_committed_sees_each_new_commit_and_a_snapshot_none() {
     }
 }
 
-/// `holder` writes the row and commits while another transaction, begun before, asks for it.
+/// Lets `holder` write the row and commit while another transaction, begun before, asks for it.
+/// Returns the other's result.
 fn contended_read(isolation: Isolation) -> Result<Option<Vec<u8>>, Error> {
     let (_vfs, db, k) = database(tiny());
     k.put(b"a", b"1").expect("put");
     let holder = db.begin(Isolation::ReadCommitted).expect("begin");
     holder.put(&k, b"a", b"2").expect("put");
     let waiter = db.begin(isolation).expect("begin");
-    // Its own statement before the wait must not fix what the locking read sees.
+    // A read before the wait must not fix the read point of the locking read.
     assert_eq!(seen(&waiter, &k, "a").as_deref(), Some("1"));
     let (asking, asked) = mpsc::channel();
     let thread = {
@@ -151,7 +152,7 @@ fn the_first_committer_wins_under_snapshot_isolation() {
         first.put(&k, b"a", b"first").expect("put");
         first.commit().expect("commit");
         if flushed {
-            // Into the last level, which forgets numbers that no snapshot needs.
+            // Into the last level, where sequence numbers that no snapshot needs are removed.
             k.compact_range(b"", None).expect("merge");
         }
         // Blind writes, deletes and bare locks are checked alike, and the answer does not change.

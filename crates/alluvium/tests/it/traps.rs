@@ -1,5 +1,5 @@
-//! Histories of a few steps that break a storage engine which is built without thinking of them. Most have their test
-//! where their subject is: the table in `docs/results/traps.md` says which. Here are the others.
+//! Histories of a few steps that break a carelessly built storage engine. Most are tested in the
+//! module of their subject, listed in `docs/results/traps.md`. The others are here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ fn key(n: u32) -> [u8; 4] {
     n.to_be_bytes()
 }
 
-/// Nothing is synced but what the test asks for.
+/// Returns options under which nothing is synced unless the test asks for it.
 fn unsynced() -> Options {
     Options {
         sync_interval: Duration::from_secs(3_600),
@@ -85,7 +85,7 @@ fn a_synced_commit_behind_a_roll_of_the_log_keeps_the_unsynced_end_of_the_segmen
     let segment = files(&vfs, ".wal").pop().expect("a segment");
     let segment = vfs.open_read(&dir().join(segment)).expect("open");
     let segment_bytes = segment.len().expect("length") as usize;
-    // Random bytes, which the log does not pack.
+    // Random bytes, because the log does not pack them.
     let (mut rng, mut written, mut count) = (Rng::new(1), 0, 0);
     while written < 2 * segment_bytes {
         k.put(&key(count), &rng.bytes(50_000)).expect("put");
@@ -139,7 +139,7 @@ fn a_keyspace_that_is_seldom_written_does_not_hold_the_log() {
         db.flush().expect("flush");
     }
     let left = files(&vfs, ".wal");
-    // The newest of the first ones may have been a segment made ahead.
+    // The newest of the first segments may have been created in advance.
     assert!(!left.contains(&first[0]), "{first:?}, then {left:?}");
     assert_eq!(text(&seldom, "row").as_deref(), Some("1"));
 }
@@ -158,7 +158,7 @@ fn a_table_that_no_manifest_names_is_moved_aside_then_deleted_and_its_number_not
     let aside = dir().join("unreferenced");
     let db = open(&vfs, tiny());
     assert_eq!(vfs.list(&aside).expect("list"), ["000999.sst"]);
-    // Whatever comes now has a larger number, also if the next power loss brings the file's old name back.
+    // Later tables have a larger number, even if the next power loss restores the file's old name.
     let k = existing(&db, "k");
     k.put(b"more", b"2").expect("put");
     db.flush().expect("flush");
@@ -181,7 +181,7 @@ fn no_border_comes_between_the_versions_of_a_key() {
         k.put(&key(30), &[version; 500]).expect("put");
         snapshots.push((version, db.snapshot().expect("snapshot")));
     }
-    // Tables are cut at 4 KiB, and the versions of the key take 30.
+    // Tables are cut at 4 KiB, and the versions of the key take 30 KB.
     db.settle().expect("settle");
     k.compact_range(&[], None).expect("compact");
     for (version, snapshot) in &snapshots {
@@ -193,7 +193,8 @@ fn no_border_comes_between_the_versions_of_a_key() {
     }
 }
 
-/// Rows 0 to 100, of which those from 10 to 90 are deleted, and a scan that has noticed.
+/// Returns a database with rows 0 to 100, of which 10 to 90 are deleted, and whose dead interval a
+/// scan has recorded.
 fn with_dead_interval() -> (MemVfs, Database, Keyspace) {
     let (vfs, db, k) = database(unsynced());
     for n in 0..100 {
@@ -206,8 +207,8 @@ fn with_dead_interval() -> (MemVfs, Database, Keyspace) {
     (vfs, db, k)
 }
 
-/// Whether a cursor that is sought in the middle of an interval finds the row there: one that comes from a live row
-/// before it would not ask for intervals.
+/// Returns true if a cursor finds the row with a seek into the middle of an interval. A cursor that
+/// steps from a live row before it would not look for intervals.
 fn finds(mut cursor: Cursor, n: u32) -> bool {
     cursor.seek(&key(n)).expect("seek") && cursor.key() == key(n)
 }
@@ -344,7 +345,7 @@ fn rows_of_a_keyspace_that_no_manifest_has_created_are_damage_of_the_log() {
         .keyspace("y", KeyspaceOptions::default())
         .expect("keyspace");
     y.put(b"row", b"2").expect("put");
-    // The manifest as it was, beside the log as it is.
+    // The old manifest with the current log.
     let left = vfs.crash(1, CrashOptions::PROCESS_KILLED);
     for name in files(&before, ".manifest") {
         let bytes = content(&before, &name);

@@ -250,7 +250,7 @@ fn a_forgotten_prepare_does_not_hold_the_log_and_is_not_lost_with_it() {
     let left = vfs.crash(1, CrashOptions::LOSE_UNSYNCED);
     let mut current = left;
     for _ in 0..4 {
-        // Again and again, as far as recovery gets by itself.
+        // Repeatedly, as far as recovery gets by itself.
         let (db, k) = reopen(&current, tiny());
         assert_eq!(db.prepared().expect("list"), [b"old"]);
         db.flush().expect("flush");
@@ -272,7 +272,7 @@ fn sessions_that_only_recovery_flushes_do_not_keep_the_log_for_a_forgotten_prepa
     let (mut vfs, mut db, mut k) = database(tiny());
     drop(prepare(&db, &k, b"old", "old").expect("prepare"));
     for n in 0..8_u8 {
-        // It fills the memtables, and nothing comes behind it.
+        // The put fills the memtables, and no later write follows.
         k.put(&[n], &[7; 9000]).expect("put");
         vfs = vfs.crash(1, CrashOptions::PROCESS_KILLED);
         (db, k) = reopen(&vfs, tiny());
@@ -303,7 +303,8 @@ fn what_recovery_flushes_does_not_take_a_prepare_with_its_segment() {
     assert_eq!(all(&k).len(), 2);
 }
 
-/// The first bytes of a segment; zeros for a file that was made ahead of time, which may go at any time.
+/// Returns the first bytes of a segment, or zeros for a file created in advance, which the engine
+/// may remove at any time.
 fn header_of(vfs: &MemVfs, name: &str) -> [u8; 8] {
     let mut bytes = [0; 8];
     if let Ok(file) = vfs.open_read(&dir().join(name)) {
@@ -312,10 +313,10 @@ fn header_of(vfs: &MemVfs, name: &str) -> [u8; 8] {
     bytes
 }
 
-/// The feature of a segment that may hold records of prepared transactions.
+/// Feature bit of a segment that may hold records of prepared transactions.
 const PREPARED: u32 = 0b100;
 
-/// The features that a reader of the newest segment must know.
+/// Returns the features that a reader of the newest segment must support.
 fn features(vfs: &MemVfs) -> u32 {
     let mut begun = segments(vfs);
     begun.retain(|name| header_of(vfs, name) != [0; 8]);

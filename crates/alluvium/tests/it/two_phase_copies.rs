@@ -1,4 +1,5 @@
-//! Prepared transactions in checkpoints and backups: those of the copied commit, to be decided in the copy by itself.
+//! Prepared transactions in checkpoints and backups: a copy has those of its commit, and decides on
+//! them independently.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ fn prepared_transactions_are_in_copies_and_can_be_decided_there() {
             Error::LockTimeout { .. }
         );
         assert!(copy.verify().expect("verify").is_clean());
-        // From here on it is in the log of the copy, and only there.
+        // From here on the prepared transaction is only in the log of the copy.
         let vfs = vfs.crash(1, CrashOptions::LOSE_UNSYNCED);
         let (copy, k) = open_copy(&vfs, name);
         assert_eq!(copy.prepared().expect("list"), [b"x1"]);

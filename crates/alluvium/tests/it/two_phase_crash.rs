@@ -1,4 +1,5 @@
-//! Two-phase commit while the device stops: a prepared transaction is whole or listed, whichever call was the last.
+//! Two-phase commit while the device stops: a prepared transaction is whole or listed, whichever
+//! call was the last.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::fixture::{all, dir, open, rows, stop_at};
 use crate::script;
 use crate::two_phase::impatient;
 
-/// How far a transaction of the script has come.
+/// Progress of a transaction of the script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Unknown,
@@ -22,11 +23,11 @@ enum Fate {
     PrepareTried,
     Prepared,
     CommitTried,
-    /// Acknowledged, not yet known durable.
+    /// Acknowledged, not certainly durable yet.
     Committed,
     RollbackTried,
     RolledBack,
-    /// And durable.
+    /// Committed and durable.
     CommittedForGood,
     RolledBackForGood,
 }
@@ -167,7 +168,7 @@ impl Played {
         Ok(())
     }
 
-    /// The log was synced: what was acknowledged stays so.
+    /// Records that the log was synced, so that all acknowledged decisions are durable.
     fn all_is_durable(&mut self) {
         for fate in &mut self.fates {
             *fate = match *fate {
@@ -178,7 +179,8 @@ impl Played {
         }
     }
 
-    /// Opens what is left and checks every transaction; decides on those that are listed, and checks again.
+    /// Opens the files that are left and checks every transaction. Then decides on the listed ones
+    /// and checks again.
     fn check(&self, left: &MemVfs, options: &Options, context: &str) {
         let opened = Database::open_on(Arc::new(left.clone()), dir(), options.clone());
         let db = opened.unwrap_or_else(|e| panic!("{context}: cannot open: {}", chain(&e)));
@@ -224,7 +226,8 @@ impl Played {
         assert_eq!(after, before, "{context}: reopened");
     }
 
-    /// What is visible and listed of each transaction; `None` where the keyspaces were not yet made.
+    /// Returns whether each transaction is visible and whether it is listed, or `None` if the
+    /// keyspaces do not exist yet.
     fn check_fates(&self, db: &Database, context: &str) -> Option<Vec<(bool, bool)>> {
         let mut keyspaces = Vec::new();
         for name in ["k", "l"] {
@@ -239,7 +242,7 @@ impl Played {
             });
             let seen: Vec<bool> = seen.collect();
             assert_eq!(seen[0], seen[1], "{context}: half of {n}, {fate:?}");
-            // Transactions 0 and 5 have one id: the list means the later one once that was tried.
+            // Transactions 0 and 5 have one id, so the list means 5 once 5 was tried.
             let mine = match n {
                 0 => self.fates[5] == Fate::Unknown,
                 5 => self.fates[5] != Fate::Unknown,
@@ -266,7 +269,7 @@ impl Played {
     }
 }
 
-/// Everything that changes files, and nothing that only reads.
+/// All kinds of calls that change files, and none that only read.
 const CHANGES: [IoCall; 7] = [
     IoCall::Create,
     IoCall::Write,
@@ -277,7 +280,7 @@ const CHANGES: [IoCall; 7] = [
     IoCall::Remove,
 ];
 
-/// Stops at calls a few apart, beginning anywhere: the runs together meet all of them.
+/// Stops at calls a few apart, beginning anywhere: the runs together cover all calls.
 fn stop_everywhere(durability: Durability, rng: &mut Rng) {
     let options = script::options(durability);
     let mut nth = rng.range(1..4) as u64;

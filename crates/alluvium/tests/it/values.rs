@@ -1,4 +1,4 @@
-//! Large values, which are stored apart from their keys.
+//! Large values, which are stored in value files, separate from their keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use alluvium_testkit::random::Rng;
 use crate::driver::collect;
 use crate::fixture::{all, assert_error, dir, open, tiny};
 
-/// Each flush is due for a merge.
+/// Returns options under which each flushed table is due for compaction.
 fn eager() -> Options {
     Options {
         memtable_bytes: Some(1),
@@ -51,7 +51,7 @@ fn key(n: usize) -> Vec<u8> {
     format!("key{n:03}").into_bytes()
 }
 
-/// Values of 500 to 1500 bytes, so about half of them are separated.
+/// Returns a value of 500 to 1500 bytes, so that about half of the values are separated.
 fn value(n: usize, round: u64) -> Vec<u8> {
     let mut rng = Rng::new(round << 32 | n as u64);
     let length = 500 + rng.below(1000);
@@ -109,7 +109,7 @@ fn merges_move_pointers_and_leave_the_values_where_they_are() {
     let files = value_files(&vfs);
     assert!(!files.is_empty());
     for round in 0..5 {
-        // Small rows between the large ones make the merges rewrite all tables.
+        // Small rows between the large ones make the compactions rewrite all tables.
         for n in 0..20 {
             k.put(&[&key(n * 5)[..], b"x"].concat(), &[round; 20])
                 .expect("put");
@@ -151,7 +151,8 @@ fn garbage_is_collected_in_groups_that_nobody_writes_to() {
     put(&db, &k, 0..100, 1);
     db.settle().expect("settle");
     let first = value_files(&vfs);
-    // Less than half of the keys, and all in front: the groups behind have nothing to merge.
+    // Less than half of the keys, and all at the beginning: the later groups are not due for
+    // compaction.
     for round in 2..4 {
         put(&db, &k, 0..40, round);
         db.settle().expect("settle");
@@ -330,27 +331,28 @@ fn an_ingest_stores_large_values_apart_and_a_dropped_one_removes_them() {
     assert!(all(&k) == expected);
 }
 
-/// Tables that point into one value file are merged away one after the other: it goes with the last.
+/// Compactions remove the tables that point into one value file one by one; the file goes with the
+/// last.
 #[test]
 fn a_value_file_stays_while_any_table_points_into_it() {
     let (vfs, db, k) = database();
     put(&db, &k, 0..100, 1);
     db.settle().expect("settle");
     let first = value_files(&vfs);
-    // The groups in front are merged, and let go of their tables; those behind keep theirs.
+    // The first groups are compacted and release their tables; the later groups keep theirs.
     for round in 2..5 {
         put(&db, &k, 0..10, round);
         db.settle().expect("settle");
         let mut expected = rows(0..10, round);
         expected.extend(rows(10..100, 1));
-        // By name: who has a file open would read on in one that is gone.
+        // Opened by name, because a reader with an open file could still read a removed one.
         let left = vfs.crash(1, CrashOptions::PROCESS_KILLED);
         let again = open(&left, eager());
         let there = again.existing_keyspace("k").expect("look");
         assert_eq!(all(&there.expect("keyspace")), expected, "round {round}");
     }
     assert!(first.iter().any(|name| value_files(&vfs).contains(name)));
-    // A file that nobody needs goes with its last handle, at the latest when the database is closed.
+    // An unneeded file goes with its last handle, at the latest when the database is closed.
     let expected = all(&k);
     drop((db, k));
     let db = open(&vfs, eager());

@@ -1,4 +1,4 @@
-//! What an online check finds, and that it finds nothing where nothing is wrong.
+//! Online verification: the damage it finds, and a clean report for a database without damage.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,9 +17,10 @@ use alluvium_testkit::random::Rng;
 use crate::fixture::{assert_error, database, dir, open, table_files, tiny};
 use crate::script::path_of;
 
-/// An open database with tables of every kind, a manifest of several edits and a log of several segments.
+/// Returns an open database with tables of every kind, a manifest of several edits and a log of
+/// several segments.
 fn filled() -> (MemVfs, Database, Keyspace) {
-    // Damage is done to files that must stay: an idle database, on a busy machine, would tidy them away.
+    // The damaged files must stay: an idle database, on a busy machine, would compact them.
     let (vfs, db, k) = database(Options {
         idle_after: None,
         ..tiny()
@@ -75,7 +76,7 @@ fn flip(vfs: &MemVfs, name: &str, at: u64) {
 #[test]
 fn a_whole_database_is_read_and_is_clean() {
     let (vfs, db, _) = filled();
-    // A compaction that is due may replace tables between the two looks.
+    // A compaction that is due may replace tables between the two reads of the file list.
     let mut report = clean(&db);
     while report.tables != table_files(&vfs).len() as u64 {
         thread::yield_now();
@@ -132,7 +133,7 @@ fn every_damaged_byte_of_log_and_manifest_is_found_while_the_database_is_open() 
     names.push(current.split(' ').nth(2).expect("a name").to_owned());
     assert!(names.len() > 2);
     for name in names {
-        // A segment that was made ahead of time holds nothing, and goes when nobody needs it.
+        // A segment created in advance is empty, and the engine removes it once it is not needed.
         let Some(bytes) = vfs
             .open_read(&path_of(&name))
             .ok()
@@ -141,12 +142,12 @@ fn every_damaged_byte_of_log_and_manifest_is_found_while_the_database_is_open() 
             assert!(name.ends_with(".wal"), "{name}");
             continue;
         };
-        // Behind the last byte that is not zero nothing was written.
+        // Nothing was written after the last byte that is not zero.
         let used = bytes.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1);
         for at in (0..used as u64).step_by(149) {
             flip(&vfs, &name, at);
             let report = db.verify().expect("verify");
-            // A mark behind the last edit of the manifest may go: nothing rests on it.
+            // The mark after the last edit of the manifest may be lost: nothing depends on it.
             let spared = name.ends_with(".manifest") && at + 40 >= used as u64;
             assert!(report.damage_count > 0 || spared, "{name} byte {at}");
             flip(&vfs, &name, at);
@@ -165,11 +166,11 @@ fn contents(vfs: &MemVfs, name: &str) -> Vec<u8> {
 #[test]
 fn the_check_goes_on_after_the_first_damage_and_names_each_place() {
     let (vfs, db, _) = filled();
-    // No merge may take the damaged tables away meanwhile.
+    // So that no compaction removes the damaged tables meanwhile.
     db.settle().expect("settle");
     let tables = table_files(&vfs);
     assert!(tables.len() > 2, "{tables:?}");
-    // Two blocks of one table; they stand at its beginning.
+    // Two blocks of one table; they are at its beginning.
     let first = tables
         .iter()
         .max_by_key(|name| contents(&vfs, name).len())
@@ -219,7 +220,7 @@ fn two_damaged_blocks_of_a_table_are_two_damages() {
     assert_eq!(offsets.len(), 2);
 }
 
-/// An insert that debug builds do not look at.
+/// Inserts a row that debug builds do not check.
 fn insert_unseen(db: &Database, k: &Keyspace, key: &[u8], value: &[u8]) {
     let mut batch = WriteBatch::new();
     batch.insert(k, key, value).expect("insert");

@@ -1,4 +1,4 @@
-//! A client that notes what it does: the steps of a transaction on a real database, and the history that they leave.
+//! Recording client: runs the steps of a transaction on a real database and records the history.
 
 use std::ops::RangeInclusive;
 use std::sync::Mutex;
@@ -10,17 +10,17 @@ use alluvium::{
 };
 use alluvium_testkit::anomalies::{self, Action, History, Outcome};
 
-/// What a transaction does next.
+/// One step of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     Get(u32),
     GetForUpdate(u32),
     Put(u32),
     Delete(u32),
-    /// Reads a range with a cursor, forwards or backwards, and stops behind so many rows.
+    /// Reads a range with a cursor, forward or backward, and stops after so many rows.
     Scan(RangeInclusive<u32>, Direction, usize),
     ReadList(u32),
-    /// Reads a list, with a lock where the level needs one, and writes it with one element more.
+    /// Reads a list, with a lock if the level needs one, and writes it with one more element.
     Append(u32),
 }
 
@@ -30,7 +30,7 @@ pub enum Direction {
     Backward,
 }
 
-/// How a transaction is to end.
+/// The end of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     Commit,
@@ -39,12 +39,12 @@ pub enum Ending {
     PrepareRollback,
 }
 
-/// A database with what its clients have done.
+/// A database and the recorded transactions of its clients.
 pub struct World {
     pub db: Database,
     registers: Keyspace,
     lists: Keyspace,
-    /// A row for each transaction that writes, so that the log tells the order of commits.
+    /// One row for each writing transaction, so that the log shows the order of commits.
     marks: Keyspace,
     next: AtomicU64,
     done: Mutex<Vec<Done>>,
@@ -56,14 +56,14 @@ struct Done {
     noted: anomalies::Transaction,
 }
 
-/// A transaction under way.
+/// A transaction in progress.
 pub struct Client<'a> {
     world: &'a World,
     number: usize,
     txn: Transaction,
-    /// Reads for an append must lock: nothing else keeps others from appending.
+    /// True if reads for an append must lock, because nothing else prevents concurrent appends.
     append_locks: bool,
-    /// Stands before the keys of registers and lists.
+    /// Number added to the keys of registers and lists.
     base: u32,
     mark: u64,
     began: u64,
@@ -83,7 +83,7 @@ fn key(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(bytes.try_into().expect("4 bytes"))
 }
 
-/// Whether an error asks to run the transaction again.
+/// Returns true if an error asks the caller to run the transaction again.
 pub fn refused(error: &Error) -> bool {
     matches!(
         error,
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// A number that nobody else gets: for values, marks and times.
+    /// Returns a unique number for a value, a mark or a time.
     fn next(&self) -> u64 {
         self.next.fetch_add(1, Ordering::SeqCst)
     }
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// Writes some registers blindly, without a transaction.
+    /// Writes some registers without reading them and without a transaction.
     pub fn write_batch(&self, number: usize, keys: &[u32]) {
         let (mark, began) = (self.next(), self.next());
         let mut batch = WriteBatch::new();
@@ -152,8 +152,8 @@ impl World {
         self.done.lock().expect("done").push(Done { mark, noted });
     }
 
-    /// The history of all transactions that have ended since the last call, and the order of what they wrote: `order`
-    /// are the marks of commits in their order.
+    /// Returns the history of all transactions that have ended since the last call, and the order
+    /// of their writes. `order` has the marks of the commits in commit order.
     pub fn take_history(&self, order: &[u64]) -> History {
         let done = std::mem::take(&mut *self.done.lock().expect("done"));
         let mut history = History::new();
@@ -181,7 +181,7 @@ impl World {
         history
     }
 
-    /// The mark that a key of the keyspace of marks stands for.
+    /// Returns the mark of a key, or `None` if the key is not in the keyspace of marks.
     pub fn mark_of(&self, keyspace: alluvium::KeyspaceId, key: &[u8]) -> Option<u64> {
         let bytes = key
             .try_into()
@@ -200,7 +200,7 @@ fn outcome_of(result: &Result<()>) -> Outcome {
 }
 
 impl Client<'_> {
-    /// Does a step. After an error the transaction can only be rolled back.
+    /// Runs a step. After an error the transaction can only be rolled back.
     pub fn step(&mut self, step: &Step) -> Result<()> {
         match step {
             Step::Get(key) => self.get(*key, false),
@@ -262,7 +262,7 @@ impl Client<'_> {
                 Direction::Backward => cursor.prev()?,
             };
         }
-        // Where it stopped behind a row, it says nothing of what comes then.
+        // A scan that stopped at a row proves nothing about later keys.
         let reached = found.last().filter(|_| more).map(|(key, _)| *key);
         let keys = match direction {
             Direction::Forward => start..=reached.unwrap_or(end),

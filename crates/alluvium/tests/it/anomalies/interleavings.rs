@@ -11,7 +11,7 @@ use super::client::Step::{Append, Delete, Get, GetForUpdate, Put, ReadList, Scan
 use super::client::{Client, Ending, Step, World};
 use crate::fixture::{database, tiny};
 
-/// A level, and how transactions keep it.
+/// Level to judge by, isolation to run with, and true for optimistic transactions.
 const LEVELS: [(Level, Isolation, bool); 5] = [
     (Level::ReadCommitted, Isolation::ReadCommitted, false),
     (Level::Snapshot, Isolation::Snapshot, false),
@@ -20,11 +20,11 @@ const LEVELS: [(Level, Isolation, bool); 5] = [
     (Level::Serializable, Isolation::Serializable, true),
 ];
 
-/// What one transaction does.
+/// The steps and the end of one transaction.
 struct Program {
     steps: Vec<Step>,
     ending: Ending,
-    /// Whether its end is a step of its own, so that others come between it and the last one.
+    /// True if the end is a separate step, so that steps of other programs can run before it.
     ends_apart: bool,
 }
 
@@ -36,7 +36,7 @@ fn program(steps: &[Step]) -> Program {
     }
 }
 
-/// A transaction that only reads: when it ends does not matter.
+/// Returns a read-only transaction; the time of its end does not matter.
 fn reader(steps: &[Step]) -> Program {
     Program {
         ends_apart: false,
@@ -75,7 +75,8 @@ fn interleave(left: &mut [usize], order: &mut Vec<usize>, each: &mut dyn FnMut(&
     }
 }
 
-/// Runs the programs in one order. Who is refused is rolled back. Returns the marks of commits in their order.
+/// Runs the programs in one order and rolls back each transaction that is refused. Returns the
+/// marks of commits in commit order.
 fn run(
     world: &World,
     base: u32,
@@ -92,7 +93,7 @@ fn run(
         if at == 0 {
             clients[turn] = Some(world.begin(turn, base, options));
         }
-        // Its turns go by when it was refused.
+        // A program that was refused skips its remaining turns.
         let Some(mut client) = clients[turn].take() else {
             continue;
         };
@@ -111,7 +112,7 @@ fn run(
     marks
 }
 
-/// Runs the programs in all orders at all levels. Returns what happened at each.
+/// Runs the programs in all orders at all levels. Returns the anomalies found at each level.
 fn anomalies_of(programs: &[Program]) -> [BTreeSet<Anomaly>; 5] {
     let prepares = programs.iter().any(|p| p.ending == Ending::PrepareCommit);
     LEVELS.map(|(level, isolation, optimistic)| {
@@ -144,7 +145,8 @@ fn anomalies_of(programs: &[Program]) -> [BTreeSet<Anomaly>; 5] {
     })
 }
 
-/// Checks what happens at read committed and at snapshot isolation; at serializable nothing may.
+/// Checks the anomalies at read committed and at snapshot isolation; at serializable none may
+/// happen.
 fn check(programs: &[Program], read_committed: &[Anomaly], snapshot: &[Anomaly]) {
     let expected = [read_committed, snapshot, snapshot, &[], &[]];
     let prepares = programs.iter().any(|p| p.ending == Ending::PrepareCommit);
@@ -216,7 +218,7 @@ fn in_every_order_phantoms_are_refused_at_serializable_only() {
         &[Anomaly::G2],
         &[Anomaly::G2],
     );
-    // Two clients that take the number behind the largest.
+    // Two clients that take the number after the largest one.
     check(
         &[program(&[Put(2)]), add(3, Backward, 1), add(4, Backward, 1)],
         &[Anomaly::G2],
@@ -257,7 +259,7 @@ fn in_every_order_two_readers_see_two_writers_alike_above_read_committed() {
             reader(&[Get(1), Get(2)]),
             reader(&[Get(2), Get(1)]),
         ],
-        // Read skew where one writer had ended before the other began.
+        // Read skew if one writer ended before the other began.
         &[Anomaly::GSingle, Anomaly::GNonadjacent],
         &[],
     );

@@ -1,5 +1,5 @@
-//! Random transactions over few rows, and the judgement of what they left. Run by threads here, and by simulated ones in
-//! the tests of `alluvium-sim`.
+//! Random transactions over few rows, and the check of their history. Threads run them here, and
+//! simulated threads in the tests of `alluvium-sim`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use alluvium_testkit::random::Rng;
 
 use super::client::{Direction, Ending, Step, World, refused};
 
-/// So few rows that transactions meet all the time.
+/// Few rows, so that transactions conflict all the time.
 const REGISTERS: u32 = 8;
 const LISTS: u32 = 3;
 
@@ -22,7 +22,7 @@ fn step(rng: &mut Rng) -> Step {
         0 => Step::Get(register),
         1 => Step::GetForUpdate(register),
         2 => Step::Put(register),
-        // What was absent says little where rows are deleted: few are.
+        // A read of an absent row proves little after a delete, so few rows are deleted.
         3 => Step::Delete(register % 2),
         4 => {
             let end = register + rng.below((REGISTERS - register) as usize) as u32;
@@ -34,7 +34,8 @@ fn step(rng: &mut Rng) -> Step {
     }
 }
 
-/// A prepared transaction that rests on nothing but rows that it has locked is serializable at any level.
+/// Returns a step that only reads rows that it locks: a prepared transaction of such steps is
+/// serializable at any level.
 fn locked_step(rng: &mut Rng) -> Step {
     match step(rng) {
         Step::Put(key) => Step::Put(key),
@@ -44,7 +45,7 @@ fn locked_step(rng: &mut Rng) -> Step {
     }
 }
 
-/// What all clients do.
+/// The workload of all clients.
 pub struct Load {
     pub isolation: Isolation,
 }
@@ -66,7 +67,7 @@ impl Load {
                 (_, isolation) => isolation,
             },
             optimistic: !prepares && self.isolation != Isolation::ReadCommitted && rng.percent(40),
-            // Two waits for one victim can close a cycle that only time ends.
+            // Two waits for one victim can close a cycle that only a timeout ends.
             lock_timeout: Some(Duration::from_secs(1)),
             ..TransactionOptions::default()
         };
@@ -76,7 +77,7 @@ impl Load {
                 true => locked_step(rng),
                 false => step(rng),
             };
-            // Unlocked: it would see another state than its other reads.
+            // Without a lock it would see another state than the transaction's other reads.
             if prepares && serializable && matches!(next, Step::ReadList(_)) {
                 continue;
             }
@@ -95,7 +96,7 @@ impl Load {
     }
 }
 
-/// The marks of all commits, in the order of the log.
+/// Returns the marks of all commits, in the order of the log.
 fn order_of_commits(world: &World, mut changes: Changes) -> Vec<u64> {
     let mut marks = Vec::new();
     while let Some(change) = changes.next().expect("a change") {
@@ -122,12 +123,13 @@ fn read_everything(world: &World) {
 }
 
 impl Load {
-    /// Transactions of this level.
+    /// Returns a workload of transactions of this level.
     pub fn new(isolation: Isolation) -> Load {
         Load { isolation }
     }
 
-    /// Judges what all clients have done since `changes` began. Returns how many transactions were committed.
+    /// Judges the transactions of all clients since `changes` began. Returns the number of
+    /// committed ones.
     pub fn judge(&self, world: &World, changes: Changes) -> Result<usize, String> {
         read_everything(world);
         let history = world.take_history(&order_of_commits(world, changes));

@@ -1,9 +1,10 @@
-//! Isolation levels judged by the histories that clients leave: see `alluvium_testkit::anomalies`.
+//! Isolation levels judged by the histories that clients record: see `alluvium_testkit::anomalies`.
 //!
-//! `interleavings` runs small transactions in every order of their steps, so what it shows does not hang on luck: each
-//! level lets exactly the anomalies happen that it may, and the weaker ones do happen. `threads` runs random ones in real
-//! threads beside flushes and merges. `load` is what each of these does, and `client` does the steps and notes what came of them:
-//! the tests of `alluvium-sim` have both too.
+//! `interleavings` runs small transactions in every order of their steps, so its result does not
+//! depend on chance: each level allows exactly its own anomalies, and the weaker levels do show
+//! them. `threads` runs random transactions in real threads, concurrently with flushes and
+//! compactions. `load` is the workload of each thread; `client` runs the steps and records their
+//! results. The tests of `alluvium-sim` use both too.
 
 mod client;
 mod interleavings;

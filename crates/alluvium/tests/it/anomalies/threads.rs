@@ -1,4 +1,5 @@
-//! Random transactions in real threads, beside flushes and merges: no level lets happen what it forbids.
+//! Random transactions in real threads, concurrent with flushes and compactions: no level shows an
+//! anomaly that it forbids.
 
 use std::thread;
 
@@ -12,7 +13,7 @@ use crate::fixture::{database, tiny};
 const CLIENTS: usize = 4;
 const TRANSACTIONS: usize = 60;
 
-/// Flushes and merges beside the clients.
+/// Flushes and compacts while the clients run.
 fn move_data(db: &Database) {
     for _ in 0..8 {
         db.flush().expect("flush");

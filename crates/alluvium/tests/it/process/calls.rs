@@ -1,4 +1,4 @@
-//! Every call that a forked child may make.
+//! Every call that a forked child can make.
 
 use std::path::Path;
 
@@ -95,7 +95,7 @@ impl Check {
     }
 }
 
-/// Makes every call, and returns the name of the first one that is not refused.
+/// Makes every call. Returns the name of the first one that is not refused.
 pub fn first_call_let_through(handles: Handles, scratch: &Path) -> Option<&'static str> {
     let mut check = Check::default();
     of_keyspace(&mut check, &handles.k);
@@ -217,7 +217,7 @@ fn of_the_rest(check: &mut Check, handles: Handles, scratch: &Path) {
     check.refused("resolve", prepared.commit().err());
     serializable.rollback();
     cancel.cancel();
-    // Values that need no call of the database are still there.
+    // A value that was read before is still readable without a call of the database.
     if value[..] != [7; 500] {
         check.0.get_or_insert("value");
     }

@@ -1,6 +1,7 @@
 //! The working directory changes, and the directory of a database is moved or removed.
 //!
-//! The test that changes the whole process runs in a process of its own, which is this test program again.
+//! The test that changes the whole process runs in a child process, which is this test program
+//! again.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,7 @@ use alluvium::{Database, Error, Keyspace};
 use super::open;
 use crate::fixture::{all, assert_error, text, tiny};
 
-/// Runs the test with this name in a process of its own. True in the process that is to run it.
+/// Runs the test with this name in a child process. Returns true in the child, which must run it.
 fn is_alone(test: &str) -> bool {
     const MARK: &str = "ALLUVIUM_TEST_ALONE";
     if std::env::var_os(MARK).is_some() {
@@ -63,7 +64,7 @@ fn a_changed_working_directory_leaves_open_databases_their_files() {
     std::env::set_current_dir(temp.path()).expect("chdir");
     for (place, (db, k, store)) in places.iter().zip(&opened) {
         write_and_flush(db, k, place.as_os_str().as_encoded_bytes());
-        // A path that is given now is one of this working directory.
+        // A relative path in a call is relative to the current working directory.
         let name = place.file_name().expect("a name").to_string_lossy();
         db.checkpoint(format!("copy of {name}"))
             .expect("checkpoint");
@@ -146,7 +147,7 @@ fn nothing_is_created_in_a_directory_that_was_removed() {
     std::fs::remove_dir_all(&dir).expect("remove");
     assert_error!(db.flush(), Error::Poisoned(_));
     assert_error!(k.put(b"more", b"1"), Error::Poisoned(_));
-    // Rows in memory are still there to read.
+    // Rows in memory are still readable.
     assert_eq!(text(&k, "in memory").as_deref(), Some("1"));
     let closed = db.close();
     assert!(closed.is_err(), "{closed:?}");

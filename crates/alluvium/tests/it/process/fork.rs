@@ -1,4 +1,4 @@
-//! Forked children: they are refused, and leave the parent's files alone.
+//! Forked children: their calls are refused, and they leave the parent's files alone.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,8 @@ use super::calls::{first_call_let_through, handles};
 use super::open;
 use crate::fixture::{all, text, tiny};
 
-/// The one of the public report: a child that only drops its copies must not write into the parent's log.
+/// The case of the public report: a child that only drops its copies must not write into the
+/// parent's log.
 #[test]
 fn a_child_that_drops_its_copies_leaves_the_log_to_the_parent() {
     let temp = tempfile::tempdir().expect("a directory");
@@ -24,7 +25,8 @@ fn a_child_that_drops_its_copies_leaves_the_log_to_the_parent() {
         }
     };
     write(b"before");
-    // The child has to end after the parent's writes have begun: it drops in both halves of them.
+    // Each child ends after the parent's writes have begun, one before each of two more rounds of
+    // writes.
     for value in [b"after 1", b"after 2"] {
         let (db, k) = (db.clone(), k.clone());
         let code = in_child(|| {
@@ -73,7 +75,7 @@ fn a_child_is_refused_everything_while_the_parent_writes_and_flushes() {
                 db.flush().expect("flush");
             }
         });
-        // Also when a check below fails: the scope waits for its threads.
+        // Stops the threads even if a check below fails, because the scope waits for them.
         let stop = Stop(&done);
         for _ in 0..10 {
             let handles = handles(&db, &k, &store);
@@ -87,7 +89,8 @@ fn a_child_is_refused_everything_while_the_parent_writes_and_flushes() {
             assert_eq!((code, &name[..]), (0, ""), "the call was let through");
             let after = std::fs::read_dir(temp.path()).expect("list").count();
             assert_eq!(before, after, "the child left something");
-            // The parent's copies, which the child has used up in its own memory, go on.
+            // The child has used up the handles in its own memory only; the parent's handles still
+            // work.
             resolve(&db);
         }
         drop(stop);
@@ -114,7 +117,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Decides on the prepared transaction that a round has left.
+/// Rolls back the prepared transaction that a round has left.
 fn resolve(db: &Database) {
     let prepared = db.take_prepared(b"x");
     prepared.expect("prepared").rollback().expect("rollback");
@@ -135,7 +138,7 @@ fn a_child_may_open_another_database_and_the_parents_after_its_close() {
     };
     let code = in_child(|| {
         let own = used(&childs).is_ok();
-        // The parent has it; its lock is not the child's.
+        // The parent holds the database; the child does not inherit its lock.
         let held = matches!(used(&mine), Err(Error::Locked { .. }));
         i32::from(!(own && held))
     });

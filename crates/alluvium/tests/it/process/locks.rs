@@ -14,7 +14,8 @@ fn a_program_that_was_started_meanwhile_does_not_keep_the_lock() {
     let store = temp.path().join("store");
     let (db, k) = open(&dir);
     let backups = BackupStore::open(&store).expect("store");
-    // As another thread that starts a program: a copy of every descriptor, until the program is executed.
+    // Like another thread that starts a program: it has a copy of every descriptor until the
+    // program is executed.
     let _program = Holder::start();
     db.close().expect("close");
     drop((db, k, backups));

@@ -1,7 +1,7 @@
-//! Processes around an open database: they fork, start programs, change the working directory, move
-//! and remove directories.
+//! Processes that use an open database: they fork, start programs, change the working directory,
+//! move and remove directories.
 //!
-//! On real files: the kernel decides most of it.
+//! The tests use real files, because the kernel decides most of the result.
 
 mod calls;
 mod directories;

@@ -1,4 +1,5 @@
-//! Power loss behind every change of the file system, in every way that the disk model knows, and again during recovery.
+//! Power loss after every change of the file system, in every way that the disk model has, and
+//! again during recovery.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -23,18 +24,18 @@ use crate::fixture::dir;
 
 type Trace = Vec<Event<Promise>>;
 
-/// What was done, for the results page.
+/// Counts of one exploration, for the results page.
 #[derive(Debug, Default)]
 struct Figures {
-    /// Changes of the file system behind which power may be lost.
+    /// Changes of the file system after which power may be lost.
     changes: AtomicU64,
-    /// Ways to lose it.
+    /// Possible power losses at these changes.
     cuts: AtomicU64,
-    /// Those that were tried.
+    /// Power losses that were tried.
     tried: AtomicU64,
-    /// Different disks among them, each of which was opened.
+    /// Distinct disks after them; each was opened.
     disks: AtomicU64,
-    /// Recoveries that were cut in turn, and the same counts of those.
+    /// Recoveries that were cut again, and the same counts for them.
     recoveries: AtomicU64,
     second_tried: AtomicU64,
     second_disks: AtomicU64,
@@ -61,14 +62,14 @@ impl Figures {
     }
 }
 
-/// What a disk must keep, and where the power was lost.
+/// The promise that a disk must keep, and the place of the power loss.
 struct Demand {
     promise: Arc<Promise>,
     at: usize,
     cut: Cut,
 }
 
-/// Different disks, by the hash of their content.
+/// Distinct disks, by the hash of their content.
 #[derive(Default)]
 struct Disks {
     known: HashMap<u64, Found>,
@@ -80,19 +81,20 @@ struct Explorer<'a> {
     history: &'a History,
     events: &'a Trace,
     sample: &'a Sample,
-    /// Whether recoveries are cut in turn: not where syncs are left out.
+    /// True if recoveries are cut again; false if syncs are left out.
     twice: bool,
     figures: &'a Figures,
 }
 
-/// Disks that are looked at together.
+/// Disks that are opened in one parallel batch.
 const CHUNK: usize = 256;
 const WORKERS: usize = 3;
-/// Of so many disks the recovery of one is cut in turn: that is some hundred more.
+/// The recovery of one disk in this many is cut again, which adds some hundred disks.
 const AGAIN_TIMES: u64 = 15;
 
 impl Explorer<'_> {
-    /// Tries the sample's share of all ways to lose power, and says which number the next case has.
+    /// Tries the sample's share of all ways to lose power. Returns the case number from which the
+    /// next history continues.
     fn explore(&self, first_case: u64) -> Verdict<u64> {
         let (mut disk, mut case) = (Disk::default(), first_case);
         let mut promise = Arc::new(Promise::default());
@@ -148,7 +150,7 @@ impl Explorer<'_> {
         told
     }
 
-    /// Opens the disks that wait, in parallel, and checks what is demanded of them.
+    /// Opens the waiting disks in parallel and checks their promises.
     fn look_at(&self, disks: &mut Disks) -> Verdict<()> {
         let waiting: Vec<_> = disks.waiting.drain().collect();
         add(&self.figures.disks, waiting.len() as u64);
@@ -185,7 +187,7 @@ impl Explorer<'_> {
         Ok(looked)
     }
 
-    /// Loses power during the recovery of a disk: nothing that was there before may go.
+    /// Loses power during the recovery of a disk: nothing that was there before may be lost.
     fn again(&self, seed: u64, image: &Image, before: &Found, demand: &Demand) -> Verdict<()> {
         let (mut disk, names) = Disk::of(image);
         let vfs = TraceVfs::<Promise>::new(image.to_vfs(), names);
@@ -237,7 +239,7 @@ fn shown(event: &Event<Promise>) -> String {
     }
 }
 
-/// Plays a history, and returns it with its record.
+/// Plays a history, and returns its player and the recorded changes.
 fn play(history: &History, options: &Options) -> (Player, Trace) {
     let vfs = TraceVfs::new(MemVfs::new(), Default::default());
     let mut player = Player::new(Arc::new(vfs.clone()), options.clone());
@@ -249,7 +251,8 @@ fn play(history: &History, options: &Options) -> (Player, Trace) {
     (player, vfs.take())
 }
 
-/// Plays a history and loses power everywhere in it. Syncs that are `skipped` have not happened.
+/// Plays a history and loses power everywhere in it. `skipped` syncs are treated as if they had not
+/// happened.
 fn explore(
     history: &History,
     durability: Durability,
@@ -278,10 +281,10 @@ fn explore(
     explorer.explore(case)
 }
 
-/// A sync that the engine asked for, or might have forgotten.
+/// A kind of sync that the engine makes, and that a test leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Skipped {
-    /// Of files with this ending.
+    /// Syncs of files with this ending.
     Files(&'static str),
     Directories,
 }
@@ -296,7 +299,7 @@ const SKIPPED: [Skipped; 6] = [
 ];
 
 impl Skipped {
-    /// The record of an engine that does not sync there.
+    /// Returns the record of an engine that does not make these syncs.
     fn without(self, events: Trace) -> Trace {
         let mut unsynced = HashSet::new();
         let ours = |path: &Path| match self {

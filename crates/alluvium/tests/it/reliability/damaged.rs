@@ -1,4 +1,5 @@
-//! Databases and backups with every kind of file and feature, and what is seen of them when a file is damaged.
+//! Databases and backups with every kind of file and feature, and the result of every read when a
+//! file is damaged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,31 +19,33 @@ use super::player::{backups_dir, copy_dir};
 use crate::driver::{chain, state_of};
 use crate::fixture::dir;
 
-/// How a flipped bit was found.
+/// The way in which a flipped bit was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Found {
     Open,
     Read,
     Verify,
-    /// The last commit of a log that was not closed is not there, as after a torn write: documented as ambiguous.
+    /// The last commit of a log that was not closed is missing, as after a torn write: documented
+    /// as ambiguous.
     TornTail,
-    /// Nobody noticed, and nothing was wrong.
+    /// No read noticed the bit, and no answer was wrong.
     Nothing,
-    /// The same, in the mark behind the last record or edit: it holds nothing but that what is before it was synced.
+    /// As `Nothing`, in the mark after the last record or edit: the mark only says that everything
+    /// before it was synced.
     LastMark,
 }
 
-/// A database or a store of backups, with what must be read from it.
+/// A database or a backup store, and the rows that must be read from it.
 pub struct Subject {
     pub dir: PathBuf,
-    /// Tables that no manifest names, left of a merge that was killed: nobody reads them.
+    /// Tables that no manifest names, left by a killed compaction: no reader opens them.
     pub unnamed: Vec<String>,
     pub state: State,
-    /// What a log without its last record leaves.
+    /// The state of the log without its last record.
     pub without_last: Option<State>,
 }
 
-/// All files, and what is in them.
+/// All files, and their expected content.
 pub struct Disk {
     pub vfs: MemVfs,
     pub subjects: Vec<Subject>,
@@ -72,7 +75,8 @@ fn per_row() -> KeyspaceOptions {
     }
 }
 
-/// A database with tables of all features above and in the last level, large values, and a manifest of several edits.
+/// Returns a database with tables of all features above and in the last level, large values, and a
+/// manifest of several edits.
 fn filled(vfs: &MemVfs, at: &Path) -> Database {
     let db = Database::open_on(Arc::new(vfs.clone()), at, options(Durability::Sync)).expect("open");
     let mut rng = Rng::new(11);
@@ -85,7 +89,8 @@ fn filled(vfs: &MemVfs, at: &Path) -> Database {
     e.put_until(b"row000", b"a while", FAR).expect("put");
     db.settle().expect("settle");
     fill(&a, &mut rng, 5..12, 30);
-    // None is overwritten: nobody reads, or verifies, a large value that a merge has left without a pointer.
+    // No row is overwritten: a large value that a compaction left without a pointer is never read
+    // or verified.
     fill(&v, &mut rng, 4..7, 300);
     a.delete_range(b"row020", b"row024").expect("delete");
     b.delete(b"row003").expect("delete");
@@ -97,7 +102,7 @@ fn filled(vfs: &MemVfs, at: &Path) -> Database {
     db
 }
 
-/// What is left in the log: commits of each kind, each of them synced.
+/// Leaves commits of each kind in the log, each of them synced.
 fn log(db: &Database) {
     let keyspace = |name: &str| db.keyspace(name, keyspace_options(name)).expect("keyspace");
     let (a, b) = (keyspace("a"), keyspace("b"));
@@ -167,7 +172,7 @@ pub fn subjects() -> Disk {
     }
 }
 
-/// All rows by every way of reading; an error of the engine on the way.
+/// Reads all rows in every way. Returns an error of the engine, or true if no row is missing.
 fn read(db: &Database, subject: &Subject) -> Result<Verdict<bool>> {
     let state = match db.keyspace_names()? {
         names if names.iter().eq(subject.state.keys()) => &subject.state,
@@ -221,7 +226,7 @@ fn scan(keyspace: &Keyspace, forward: bool) -> Result<Rows> {
     Ok(rows)
 }
 
-/// Damage must be told as such, and of the file that has it.
+/// Checks that an error reports corruption of the damaged file.
 fn damage_of(error: &Error, file: &Path, found: Found) -> Verdict<Found> {
     match error {
         Error::Corruption { path, .. } if path == file => Ok(found),

@@ -1,7 +1,8 @@
-//! What the device may hold when the power fails behind some change of a trace.
+//! Possible contents of the device when the power fails after a change of a trace.
 //!
-//! The model is that of `docs/format/files.md`, written a second time so that a mistake in [`MemVfs`]'s own crash hides
-//! nothing: sectors of 512 bytes are atomic, what was not synced survives in any subset, names and contents apart.
+//! The model is that of `docs/format/files.md`. It is a second implementation, so that a mistake in
+//! [`MemVfs`]'s own crash hides nothing: sectors of 512 bytes are atomic, and any subset of
+//! unsynced changes survives, names and contents independently.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,7 +17,7 @@ use super::trace::{Event, FileId, NameChange, moved};
 const SECTOR_BYTES: u64 = 512;
 type Sector = [u8; SECTOR_BYTES as usize];
 
-/// The bytes of a file. Sectors that are missing are zeros.
+/// The bytes of a file. Missing sectors are zeros.
 #[derive(Debug, Clone, Default)]
 pub struct Content {
     sectors: BTreeMap<u64, Arc<Sector>>,
@@ -42,7 +43,7 @@ struct Names {
     dirs: BTreeSet<PathBuf>,
 }
 
-/// A device after some changes: what is durable, and what of the rest there may be.
+/// A device after some changes: the durable state and the unsynced changes.
 #[derive(Debug, Clone, Default)]
 pub struct Disk {
     files: Vec<File>,
@@ -50,7 +51,7 @@ pub struct Disk {
     unsynced: Vec<NameChange>,
 }
 
-/// How much of the last write is there.
+/// The surviving part of the last write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Last {
     Whole,
@@ -60,12 +61,12 @@ pub enum Last {
     Without(u64),
 }
 
-/// What is there of the writes before the last one that were not synced. A file has one of the lengths that it had.
+/// Survival of the unsynced writes before the last one. A file has one of the lengths that it had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Earlier {
     Kept,
     Lost,
-    /// Of each sector some of its states, and some length.
+    /// Each sector has one of its states, and the file one of its lengths.
     Random(u64),
 }
 
@@ -74,12 +75,13 @@ pub enum Earlier {
 pub struct Cut {
     pub last: Last,
     pub earlier: Earlier,
-    /// Bit n: whether the n-th unsynced change of names is there. Beyond 64 all are.
+    /// Bit n is set if the n-th unsynced change of names survives. All changes from the 64th on
+    /// survive.
     pub names: u64,
 }
 
 impl Cut {
-    /// Whether the machine has lost nothing that had been handed to it before the last call.
+    /// Returns true if the machine has lost nothing that it received before the last call.
     pub fn is_kill(&self) -> bool {
         self.earlier == Earlier::Kept && self.names == u64::MAX
     }
@@ -108,7 +110,7 @@ fn for_each_sector(
     }
 }
 
-/// How many sectors a write touches.
+/// Returns the number of sectors that a write touches.
 fn sectors(offset: u64, len: usize) -> u64 {
     let mut count = 0;
     for_each_sector(offset, len, |_, _, _| count += 1);
@@ -120,7 +122,7 @@ impl Content {
         self.write_sectors(offset, bytes, |_, _| true);
     }
 
-    /// Writes the sectors for which `keep(n-th of the write, number in the file)` says so.
+    /// Writes the sectors for which `keep(n-th of the write, number in the file)` returns true.
     fn write_sectors(&mut self, offset: u64, bytes: &[u8], mut keep: impl FnMut(u64, u64) -> bool) {
         let mut nth = 0;
         for_each_sector(offset, bytes.len(), |sector, within, range| {
@@ -161,7 +163,7 @@ impl File {
         self.unsynced.push(change);
     }
 
-    /// What is there of it, before `last`, and what its length may be.
+    /// Returns the surviving content before the last write, and its possible lengths.
     fn after(&self, earlier: Earlier) -> (Arc<Content>, Vec<u64>) {
         match earlier {
             _ if self.unsynced.is_empty() => (Arc::clone(&self.current), vec![self.current.len]),
@@ -176,7 +178,7 @@ impl File {
         let lost_percent = *rng.pick(&[5, 30, 60, 95]);
         let mut content = (*self.synced).clone();
         let mut lens = vec![content.len];
-        // Once a sector has missed a change it misses the later ones too: what is there is one of its states.
+        // A sector that has missed a change misses the later ones too, so it has one of its states.
         let mut behind = BTreeSet::new();
         for change in &self.unsynced {
             let len = lens[lens.len() - 1];
@@ -222,7 +224,7 @@ impl Names {
         }
     }
 
-    /// Forgets what lies in directories that are not there.
+    /// Removes the contents of directories that do not exist.
     fn drop_orphans(&mut self) {
         let all = self.dirs.clone();
         let root = Path::new("");
@@ -248,7 +250,7 @@ fn dir_of(change: &NameChange) -> &Path {
 }
 
 impl Disk {
-    /// A device that holds an image, all of it durable, and the numbers of its files.
+    /// Returns a device that holds an image, all of it durable, and the numbers of its files.
     pub fn of(image: &Image) -> (Disk, BTreeMap<PathBuf, FileId>) {
         let (mut disk, mut names) = (Disk::default(), BTreeMap::new());
         disk.durable.dirs.clone_from(&image.dirs);
@@ -307,8 +309,8 @@ impl Disk {
         self.unsynced = left;
     }
 
-    /// The ways to lose power right after `event`, which has not been applied yet. `seed` decides where there are too
-    /// many for all of them.
+    /// Returns the ways to lose power right after `event`, which has not been applied yet. `seed`
+    /// chooses among them if there are too many to try all.
     pub fn cuts<N>(&self, event: &Event<N>, seed: u64) -> Vec<Cut> {
         let mut lasts = vec![Last::Whole];
         if let Event::Write { offset, bytes, .. } = event {
@@ -335,7 +337,7 @@ impl Disk {
         cuts
     }
 
-    /// What there is after the changes so far and `event`, which has not been applied yet.
+    /// Returns the image after the changes so far and `event`, which has not been applied yet.
     pub fn image<N>(&self, event: &Event<N>, cut: &Cut) -> Image {
         let mut names = self.durable.clone();
         let last_name = match event {
@@ -400,7 +402,7 @@ impl Disk {
         content
     }
 
-    /// One of some possibilities, always the same for a cut.
+    /// Returns one of some possibilities, always the same for a cut.
     fn choice(&self, cut: &Cut, among: usize) -> usize {
         match cut.earlier {
             Earlier::Random(seed) => Rng::new(!seed).below(among),
@@ -409,7 +411,8 @@ impl Disk {
     }
 }
 
-/// Which of some changes of names survive: every subset of a few, otherwise all, none, all but one, and some others.
+/// Returns the surviving subsets of some changes of names: every subset of a few, otherwise all,
+/// none, all but one, and some others.
 fn subsets(changes: usize, seed: u64) -> Vec<u64> {
     const ALL_SUBSETS_OF: usize = 4;
     if changes <= ALL_SUBSETS_OF {
@@ -424,7 +427,8 @@ fn subsets(changes: usize, seed: u64) -> Vec<u64> {
 }
 
 impl Image {
-    /// What of it the engine sees: two images with one hash are one.
+    /// Returns the hash of everything that the engine sees: two images with one hash count as the
+    /// same.
     pub fn hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.dirs.hash(&mut hasher);
@@ -439,7 +443,7 @@ impl Image {
         hasher.finish()
     }
 
-    /// A file system that holds it, all of it durable.
+    /// Returns a file system that holds the image, all of it durable.
     pub fn to_vfs(&self) -> MemVfs {
         let vfs = MemVfs::new();
         for dir in &self.dirs {

@@ -1,5 +1,6 @@
-//! Every call of the file system fails, once or from then on, in every history and in all that only reads: nothing
-//! acknowledged is lost, nothing wrong is read, and the error says which file it was.
+//! Every call of the file system fails, once or from then on, in every history and in every
+//! read-only tool: nothing acknowledged is lost, nothing wrong is read, and the error names the
+//! file.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,7 @@ use crate::driver::{chain, state_of};
 use crate::faults::{SYSTEM_ERRORS, must_stop};
 use crate::fixture::dir;
 
-/// Everything that [`FaultVfs`] can fail.
+/// All kinds of calls that [`FaultVfs`] can fail.
 const ALL: [IoCall; 13] = [
     IoCall::Create,
     IoCall::Open,
@@ -37,7 +38,7 @@ const ALL: [IoCall; 13] = [
     IoCall::Other,
 ];
 
-/// A way to fail: which calls, whether for good, and how.
+/// A way to fail: the calls, true if they fail for good, and the effect.
 #[derive(Debug, Clone, Copy)]
 struct Mode {
     calls: &'static [IoCall],
@@ -68,7 +69,7 @@ const MODES: [Mode; 4] = [
     },
 ];
 
-/// The modes above, and each error of the system that may end by itself.
+/// Returns the modes above, and one for each system error that may end by itself.
 fn modes() -> Vec<Mode> {
     let system = SYSTEM_ERRORS.map(|number| Mode {
         calls: &ALL,
@@ -93,7 +94,7 @@ impl Mode {
     }
 }
 
-/// An error of the file system is told as one, with the file.
+/// Checks that an error of the file system is reported as such, with the file.
 fn is_typed(error: &Error) -> Verdict<()> {
     match error {
         Error::Io { path, .. } | Error::NoSpace { path, .. } if path != Path::new("") => Ok(()),
@@ -102,10 +103,10 @@ fn is_typed(error: &Error) -> Verdict<()> {
     }
 }
 
-/// Cases in parallel: some wait a second for space.
+/// Cases that run in parallel, because some wait a second for space.
 const WORKERS: u64 = 6;
 
-/// Tries cases until there is no more, and tells which were wrong.
+/// Runs all cases and reports the wrong ones.
 fn in_parallel<C: Sync>(cases: &[C], run: impl Fn(&C) -> Verdict<()> + Sync) {
     let (next, wrong) = (AtomicU64::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
@@ -137,10 +138,10 @@ struct Case<'a> {
     nth: u64,
 }
 
-/// A step that meets a full device is tried so often.
+/// Tries of a step that meets a full device.
 const TRIES: usize = 3;
 
-/// Plays until something fails for good, which is returned with its step.
+/// Plays until a step fails for good. Returns the step and its error.
 fn play<'h>(player: &mut Player, history: &'h History) -> Option<(&'h Step, Error)> {
     for step in std::iter::once(&Step::Reopen).chain(&history.steps) {
         player.begin(step);
@@ -148,7 +149,8 @@ fn play<'h>(player: &mut Player, history: &'h History) -> Option<(&'h Step, Erro
         for _ in 1..TRIES {
             done = match done {
                 Err(full @ Error::NoSpace { .. }) => match player.attempt(step) {
-                    // Documented: only the very last sync has failed, and what was asked for is there.
+                    // Documented: only the very last sync has failed, and the requested result
+                    // exists.
                     Err(Error::InvalidArgument(_)) => return Some((step, full)),
                     again => again,
                 },
@@ -218,7 +220,7 @@ impl Case<'_> {
         let lost = files.crash(self.nth, CrashOptions::LOSE_UNSYNCED);
         judge.look(&lost, false)?.keeps(&player.promise, false)?;
         if let Some(db) = &player.db {
-            // What it could not do is told again; it ends all the same.
+            // The close reports the failure again, but it ends.
             drop(db.close());
         }
         Ok(())
@@ -226,7 +228,8 @@ impl Case<'_> {
 }
 
 impl Case<'_> {
-    /// A single call that failed before it changed anything leaves a database that takes writes.
+    /// Checks that a single call that failed before it changed anything leaves a database that
+    /// accepts writes.
     fn stops_only_if_it_must(
         &self,
         player: &Player,
@@ -247,7 +250,7 @@ impl Case<'_> {
     }
 }
 
-/// How many calls the history makes, when nothing fails.
+/// Returns the number of calls that the history makes if nothing fails.
 fn calls(history: &History, durability: Durability, mode: &Mode) -> u64 {
     let faults = FaultVfs::new(Arc::new(MemVfs::new()));
     let mut player = Player::new(Arc::new(faults.clone()), options(durability));
@@ -290,7 +293,7 @@ fn any_failing_call_of_any_history_loses_nothing_and_is_told() {
     );
 }
 
-/// What only reads a database, or writes beside it.
+/// Tools that only read a database, or write to a copy or a backup store.
 const TOOLS: [(&str, Tool); 7] = [
     ("open, read and close", read_all),
     ("open read-only and read", read_only),
@@ -301,7 +304,7 @@ const TOOLS: [(&str, Tool); 7] = [
     ("repair", repair),
 ];
 
-/// Uses the files and says whether it got what is in them.
+/// Uses the files and checks that it got their content.
 type Tool = fn(Arc<dyn Vfs>, &Expected) -> Result<Verdict<()>>;
 
 struct Expected {
@@ -344,7 +347,7 @@ fn checkpointed(vfs: Arc<dyn Vfs>, expected: &Expected) -> Result<Verdict<()>> {
 
 fn verify(vfs: Arc<dyn Vfs>, expected: &Expected) -> Result<Verdict<()>> {
     let db = open_to_read(vfs, dir(), expected)?;
-    // A file that cannot be read is told as that, and is no damage.
+    // An unreadable file is reported as such, not as damage.
     Ok(db.verify()?.damages.iter().try_for_each(is_typed))
 }
 
@@ -374,7 +377,7 @@ fn repair(vfs: Arc<dyn Vfs>, expected: &Expected) -> Result<Verdict<()>> {
     })
 }
 
-/// Files of a history with a checkpoint and a backup of the same commit, and a log.
+/// Returns the files of a history with a checkpoint and a backup of the same commit, and a log.
 fn left() -> (MemVfs, Expected) {
     let files = MemVfs::new();
     let options = options(Durability::Sync);

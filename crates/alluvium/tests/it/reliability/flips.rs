@@ -1,5 +1,5 @@
-//! Every bit of every kind of file is flipped: it is found by an open, a read or a verification that names the file,
-//! and no read ever answers with it.
+//! Flips of every bit of every kind of file: an open, a read or a verification finds it and names
+//! the file, and no read ever returns it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,21 +14,22 @@ use super::damaged::{Disk, Found, Subject, subjects};
 use super::figures::report;
 use super::judge::Verdict;
 
-/// A file under test, and which of its bits.
+/// A file under test, and its bits.
 struct Target<'a> {
     subject: &'a Subject,
     path: PathBuf,
-    /// Bytes that mean something. Behind them are the zeros of a file that was allocated before it is filled.
+    /// Bytes with content. After them are the zeros of a file that was allocated before it is
+    /// filled.
     used: u64,
     len: u64,
 }
 
-/// A frame without a payload.
+/// Length of a frame without a payload.
 const MARK_BYTES: u64 = 40;
-/// The record of the last commit of the log that was not closed.
+/// Length of the last commit's record in the log that was not closed.
 const LAST_RECORD_BYTES: u64 = 64;
 
-/// Of the zeros behind records and edits one bit in so many is flipped.
+/// One bit in this many is flipped in the zeros after records and edits.
 const ZEROS_STRIDE: u64 = 16_411;
 
 impl Target<'_> {
@@ -37,7 +38,7 @@ impl Target<'_> {
         (0..self.used * 8).chain(zeros.step_by(ZEROS_STRIDE as usize))
     }
 
-    /// Or the name of a file that has none.
+    /// Returns the extension of the file, or the name of a file without one.
     fn extension(&self) -> String {
         let extension = self.path.extension().or(self.path.file_name());
         let extension = extension.map(|e| e.to_string_lossy().into_owned());
@@ -52,7 +53,7 @@ impl Target<'_> {
         }
     }
 
-    /// What is documented to be so, and what is not.
+    /// Accepts a documented result and rejects any other.
     fn judge(&self, bit: u64, found: Found) -> Verdict<Found> {
         let byte = bit / 8;
         let log = self.extension() == "wal";
@@ -91,7 +92,7 @@ fn targets(disk: &Disk) -> Vec<Target<'_>> {
                 let len = file.len().expect("length");
                 let mut bytes = vec![0; len as usize];
                 file.read_at(&mut bytes, 0).expect("read");
-                // The reserve of space is nothing but zeros.
+                // The ballast file has only zeros.
                 let allocated = ["wal", "manifest", "ballast"].map(Some);
                 let extension = path.extension().or(path.file_name());
                 let extension = extension.map(|e| e.to_string_lossy());
@@ -123,7 +124,7 @@ fn flip(vfs: &MemVfs, path: &Path, bit: u64) {
     file.write_at(&byte, bit / 8).expect("write");
 }
 
-/// How many bits of each kind of file were found in which way.
+/// Number of bits found in each way, for each kind of file.
 type Tally = BTreeMap<String, BTreeMap<Found, u64>>;
 
 /// Threads that share the bits.
@@ -133,12 +134,12 @@ struct Flips<'a> {
     targets: &'a [Target<'a>],
     sample: &'a Sample,
     tally: Mutex<Tally>,
-    /// Where something else happened than finding the damage.
+    /// Places with another result than finding the damage.
     wrong: Mutex<Vec<String>>,
 }
 
 impl Flips<'_> {
-    /// Every so many bits, on files of its own.
+    /// Flips the bits of one worker, on its own copy of the files.
     fn work(&self, worker: u64, vfs: &MemVfs) {
         let bits = |target| Target::bits(target).map(move |bit| (target, bit));
         let cases = (0..).zip(self.targets.iter().flat_map(bits));

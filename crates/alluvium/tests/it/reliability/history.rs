@@ -1,4 +1,5 @@
-//! Short histories that together pass everything that writes: what is cut, failed and damaged in these tests.
+//! Short histories that together cover every writing call. The tests cut and fail them, and damage
+//! their files.
 
 use alluvium::{Durability, KeyspaceOptions, Options};
 use alluvium_testkit::model::{Model, Write};
@@ -8,7 +9,7 @@ use alluvium_testkit::random::Rng;
 /// Keyspace and write.
 pub type Row = (String, Write);
 
-/// One call of the engine. Names of keyspaces are one letter; their options come of it.
+/// One call of the engine. Names of keyspaces are one letter, which determines their options.
 #[derive(Debug, Clone)]
 pub enum Step {
     Create(&'static str),
@@ -43,7 +44,8 @@ pub struct History {
     pub steps: Vec<Step>,
 }
 
-/// A few rows flush, and all that is flushed is due for a merge.
+/// Returns options under which a few rows are flushed, and every flushed table is due for
+/// compaction.
 pub fn options(durability: Durability) -> Options {
     Options {
         memory_bytes: 8 << 20,
@@ -56,7 +58,8 @@ pub fn options(durability: Durability) -> Options {
     }
 }
 
-/// `v` keeps large values apart; the others have filters of different kinds.
+/// Returns the options of a keyspace: `v` separates large values; the others have filters of
+/// different kinds.
 pub fn keyspace_options(name: &str) -> KeyspaceOptions {
     let value_separation_bytes = (name == "v").then_some(256);
     KeyspaceOptions {
@@ -77,7 +80,7 @@ fn insert(keyspace: &str, key: &str, value: usize) -> Row {
     (keyspace.to_owned(), Write::Insert(key.into(), value))
 }
 
-/// A value of bytes that do not shrink.
+/// Returns a put of a value that does not compress.
 fn large(keyspace: &str, key: &str, bytes: usize) -> Row {
     let value = Rng::new(bytes as u64).bytes(bytes);
     (keyspace.to_owned(), Write::Put(key.into(), value))
@@ -212,7 +215,7 @@ fn copies() -> Vec<Step> {
     ]
 }
 
-/// All of them.
+/// Returns all fixed histories.
 pub fn histories() -> Vec<History> {
     let named = |name, steps| History { name, steps };
     vec![
@@ -224,7 +227,7 @@ pub fn histories() -> Vec<History> {
     ]
 }
 
-/// A history of the generator that drives the comparison with the model.
+/// Returns a history of the generator that drives the comparison with the model.
 pub fn random_history(rng: &mut Rng) -> History {
     let weights = Weights {
         delete_range: 4,
@@ -259,7 +262,7 @@ pub fn random_history(rng: &mut Rng) -> History {
     }
 }
 
-/// The names of keyspaces that the generator uses, as ours.
+/// Returns the one-letter name of one of the generator's keyspaces.
 fn letter(name: &str) -> &'static str {
     match name.bytes().last() {
         Some(b'0') => "a",

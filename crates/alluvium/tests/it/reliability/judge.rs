@@ -1,4 +1,4 @@
-//! Opens what a failure has left and says which commit it is, and whether that keeps what was promised.
+//! Opens the files after a failure, finds the commit whose state they have, and checks the promise.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,35 +12,35 @@ use super::player::{Fate, Promise, backups_dir, copy_dir};
 use crate::driver::chain;
 use crate::fixture::dir;
 
-/// What was found of a database.
+/// State found in a database.
 #[derive(Debug, Clone)]
 pub struct Found {
     /// The commit of the history whose state it has.
     pub commit: Commit,
     /// The prepared transactions that it lists.
     pub prepared: Vec<Vec<u8>>,
-    /// The checkpoint beside it is there, and right.
+    /// True if the checkpoint exists; it is then correct.
     pub checkpoint: bool,
-    /// So is a backup.
+    /// True if a backup exists; it is then correct.
     pub backup: bool,
 }
 
-/// Knows what the history was.
+/// The expected history.
 pub struct Judge<'a> {
     pub model: &'a Model,
     pub options: &'a Options,
-    /// The promise at the end of the history: which commits its copies hold.
+    /// The promise at the end of the history: the commits that its copies hold.
     pub last: &'a Promise,
 }
 
-/// Right, or why not.
+/// The result of a check, or the reason why it is wrong.
 pub type Verdict<T> = Result<T, String>;
 
 fn told<T>(result: alluvium::Result<T>, what: &str) -> Verdict<T> {
     result.map_err(|e| format!("cannot {what}: {}", chain(&e)))
 }
 
-/// Rows by cursors, every error returned.
+/// Returns all rows, read with cursors, or the first error.
 pub fn rows(db: &Database) -> alluvium::Result<State> {
     let mut state = State::new();
     for name in db.keyspace_names()? {
@@ -56,7 +56,8 @@ pub fn rows(db: &Database) -> alluvium::Result<State> {
 }
 
 impl Judge<'_> {
-    /// Opens it, looks at everything, and writes to it. `thorough`: every file is verified too.
+    /// Opens the database, reads everything, and writes to it. If `thorough`, verifies every file
+    /// too.
     pub fn look(&self, left: &MemVfs, thorough: bool) -> Verdict<Found> {
         let vfs: Arc<dyn Vfs> = Arc::new(left.clone());
         let opened = Database::open_on(Arc::clone(&vfs), dir(), self.options.clone());
@@ -88,7 +89,7 @@ impl Judge<'_> {
         })
     }
 
-    /// Whether the target of the checkpoint exists: then it is whole.
+    /// Returns true if the target of the checkpoint exists; it must then be whole.
     fn checkpoint(&self, left: &MemVfs, vfs: &Arc<dyn Vfs>) -> Verdict<bool> {
         let Some(copied) = self.last.checkpoint else {
             return Ok(false);
@@ -107,7 +108,7 @@ impl Judge<'_> {
         Ok(true)
     }
 
-    /// Whether there is a backup: then it is whole.
+    /// Returns true if there is a backup; it must then be whole.
     fn backup(&self, left: &MemVfs, vfs: &Arc<dyn Vfs>) -> Verdict<bool> {
         let Some(copied) = self.last.backup else {
             return Ok(false);
@@ -142,7 +143,8 @@ impl Judge<'_> {
 }
 
 impl Found {
-    /// Whether it keeps a promise; `killed`: of what a process that is killed keeps.
+    /// Checks that the state keeps a promise; `killed`: the promise for a killed process, instead
+    /// of a power loss.
     pub fn keeps(&self, promise: &Promise, killed: bool) -> Verdict<()> {
         let at_least = if killed {
             promise.acked

@@ -1,4 +1,5 @@
-//! The largest of everything is stored and comes back after a crash; one more is refused and changes nothing.
+//! Limits: the largest of everything is stored and survives a crash; one more is refused and
+//! changes nothing.
 
 use alluvium::vfs::{CrashOptions, MemVfs};
 use alluvium::{
@@ -23,14 +24,14 @@ fn database(options: Options) -> (MemVfs, Database, Keyspace) {
     (vfs, db, k.expect("keyspace"))
 }
 
-/// The keyspace `k` after the machine has stopped and the database was opened again.
+/// Returns the keyspace `k` after a power loss and a reopening.
 fn after_power_loss(vfs: &MemVfs, options: Options) -> Keyspace {
     let left = vfs.crash(1, CrashOptions::LOSE_UNSYNCED);
     let db = open(&left, options);
     db.existing_keyspace("k").expect("look").expect("keyspace")
 }
 
-/// Every way to write a row.
+/// Returns the results of every way to write a row.
 fn ways(db: &Database, k: &Keyspace, key: &[u8], value: &[u8]) -> Vec<Result<()>> {
     let batch = || {
         let mut batch = WriteBatch::new();
@@ -137,7 +138,7 @@ fn a_transaction_and_a_batch_may_fill_their_limit_and_not_a_byte_more() {
                 None => most = middle,
             }
         }
-        // The refusal names what would have been enough.
+        // The error reports the limit that would have been enough.
         assert_eq!(refused(least), Some(most));
     }
 }

@@ -1,4 +1,4 @@
-//! Plays a history on any file system and keeps account of what was promised.
+//! Plays a history on any file system and records the promises that the engine has made.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,35 +24,36 @@ pub fn backups_dir() -> &'static Path {
     Path::new("backups")
 }
 
-/// How far a prepared transaction has come.
+/// Progress of a prepared transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     PrepareTried,
     Prepared,
-    /// Its commit with the number that it gets, or its rollback, was tried and perhaps acknowledged.
+    /// Its commit, with the commit number, or its rollback (`None`) was tried and perhaps
+    /// acknowledged.
     Deciding(Option<Commit>),
 }
 
-/// A checkpoint or backup: which commit it holds, and whether the call returned.
+/// A checkpoint or backup: the commit it holds, and true if the call has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copied {
     pub commit: Commit,
     pub done: bool,
 }
 
-/// What must be there after a failure at this moment.
+/// State that must exist after a failure at this moment.
 #[derive(Debug, Clone, Default)]
 pub struct Promise {
-    /// The newest acknowledged commit: what a killed process keeps.
+    /// The newest acknowledged commit, which survives the end of the process.
     pub acked: Commit,
-    /// The newest commit that is durable whatever happens.
+    /// The newest commit that is certainly durable.
     pub durable: Commit,
     pub prepared: BTreeMap<Vec<u8>, Fate>,
     pub checkpoint: Option<Copied>,
     pub backup: Option<Copied>,
 }
 
-/// See the module.
+/// Plays the steps of a history and keeps the model and the promise up to date.
 pub struct Player {
     pub vfs: Arc<dyn Vfs>,
     pub options: Options,
@@ -76,7 +77,7 @@ impl Player {
         }
     }
 
-    /// One step: `note` is told the promise before and after it.
+    /// Plays one step. Calls `note` with the promise before and after it.
     pub fn step(&mut self, step: &Step, note: &mut dyn FnMut(&Promise)) -> Result<()> {
         self.begin(step);
         note(&self.promise);
@@ -86,7 +87,7 @@ impl Player {
         Ok(())
     }
 
-    /// Notes what the step will do if it happens.
+    /// Records the effect that the step has if it happens.
     pub fn begin(&mut self, step: &Step) {
         match step {
             Step::Create(name) => drop(self.model.create_keyspace(name)),
@@ -132,7 +133,7 @@ impl Player {
         Some(Copied { commit, done })
     }
 
-    /// The step has happened.
+    /// Records that the step has happened.
     pub fn acknowledge(&mut self, step: &Step) {
         self.promise.acked = self.model.last_commit();
         match step {
@@ -155,7 +156,7 @@ impl Player {
         }
     }
 
-    /// Calls the engine.
+    /// Makes the engine's call for a step.
     pub fn attempt(&mut self, step: &Step) -> Result<()> {
         if matches!(step, Step::Reopen) {
             return self.reopen();

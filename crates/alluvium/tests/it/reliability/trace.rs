@@ -1,7 +1,8 @@
-//! A file system in memory that writes down every change made to it, in the order in which the changes happened.
+//! A file system in memory that records every change made to it, in the order of the changes.
 //!
-//! A history runs once; [`super::disk::Disk`] then makes of the first n changes what the device may hold if the power
-//! fails there, without running the engine again. Between the changes stand notes of what was acknowledged.
+//! A history runs once. From the first n changes, [`super::disk::Disk`] then computes the possible
+//! contents of the device if the power fails there, without running the engine again. Notes between
+//! the changes record the acknowledged calls.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use alluvium::vfs::{LockGuard, LockHolder, MemVfs, Vfs, VfsFile};
 
-/// A file, whatever its names.
+/// Identity of a file, whatever its names.
 pub type FileId = usize;
 
 /// One change, or a note of the driver.
@@ -37,7 +38,7 @@ pub enum Event<N> {
     Note(Arc<N>),
 }
 
-/// One directory operation, which happens whole or not at all.
+/// One directory operation, which is atomic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameChange {
     Add {
@@ -64,7 +65,7 @@ pub enum NameChange {
     },
 }
 
-/// What was recorded so far.
+/// The record so far.
 #[derive(Debug)]
 struct Record<N> {
     events: Vec<Event<N>>,
@@ -72,10 +73,10 @@ struct Record<N> {
     files: usize,
 }
 
-/// See the module. Clones share the record.
+/// File system that records its changes. Clones share the record.
 pub struct TraceVfs<N> {
     inner: Arc<dyn Vfs>,
-    /// Held from a change to its record, so that the record has the order of the changes.
+    /// Held from a change until it is recorded, so that the record has the order of the changes.
     record: Arc<Mutex<Record<N>>>,
 }
 
@@ -111,7 +112,7 @@ fn lock<N>(record: &Mutex<Record<N>>) -> MutexGuard<'_, Record<N>> {
 }
 
 impl<N: Send + Sync + 'static> TraceVfs<N> {
-    /// Records what happens to `inner`, whose files have these numbers already.
+    /// Records the changes of `inner`, whose existing files have these numbers.
     pub fn new(inner: MemVfs, names: BTreeMap<PathBuf, FileId>) -> TraceVfs<N> {
         let files = names.values().max().map_or(0, |last| last + 1);
         let record = Record {
@@ -129,7 +130,7 @@ impl<N: Send + Sync + 'static> TraceVfs<N> {
         lock(&self.record).events.push(Event::Note(Arc::new(note)));
     }
 
-    /// The record, which begins anew.
+    /// Returns the record and starts a new one.
     pub fn take(&self) -> Vec<Event<N>> {
         std::mem::take(&mut lock(&self.record).events)
     }
@@ -175,7 +176,7 @@ impl<N: Send + Sync + 'static> Vfs for TraceVfs<N> {
         self.inner.absolute(path)
     }
 
-    /// The record has the paths of the calls: no history moves an open database.
+    /// Records the paths of the calls, because no history moves an open database.
     fn anchored(&self, dir: &Path) -> io::Result<Arc<dyn Vfs>> {
         Ok(Arc::new(TraceVfs {
             inner: self.inner.anchored(dir)?,
@@ -296,7 +297,7 @@ impl<N: Send + Sync + 'static> Vfs for TraceVfs<N> {
 }
 
 impl<N: Send + Sync> TraceFile<N> {
-    /// Runs a call that may change the length, and records it if it did.
+    /// Runs a call that may change the length, and records the change.
     fn resized(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut record = lock(&self.record);
         let before = self.inner.len()?;
@@ -366,7 +367,7 @@ impl<N: Send + Sync> VfsFile for TraceFile<N> {
     }
 }
 
-/// Where `path` is after the directory `from` was renamed to `to`.
+/// Returns the new path of `path` after the directory `from` was renamed to `to`.
 pub fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
     match path.strip_prefix(from) {
         Ok(rest) if rest.as_os_str().is_empty() => to.to_path_buf(),
