@@ -72,7 +72,7 @@ fn run(name: &str, dir: &str, options: Options) -> alluvium::Result<()> {
         if name == "flushed" {
             db.flush()?;
         }
-        // The first read steps over all pending deletes; one reader bears that cost.
+        // The first read steps over all pending deletes; later reads do not.
         let began = Instant::now();
         look(&queue, 1)?;
         let deepest = began.elapsed();

@@ -3,16 +3,17 @@
 //!
 //! ```text
 //! cargo run --release -p alluvium --example saturate -- \
-//!     --seconds 600 --clients 2 --memory-mib 256 --keys 4000000 --value-bytes 400 --durability buffered DIR
+//!     --seconds 600 --clients 2 --memory-mib 256 --keys 4000000 --value-bytes 400 \
+//!     --durability buffered DIR
 //! ```
 //!
 //! Prints a line of CSV every ten seconds, then the sums and three limits. The exit code is 3 if a
 //! limit was not met:
 //!
-//! - **Commits**: none takes longer than 100 ms, excluding time without a core. That is time in
-//!   which its thread, or another client's thread that wrote for it, was ready and no core was
-//!   free, or in which the hypervisor took a core away (see [`steal`]). The run delay of background
-//!   threads is unknown: measure on a quiet machine.
+//! - **Commits**: none takes longer than 100 ms, excluding time without a core. In that time its
+//!   thread, or another client's thread that wrote for it, was ready and no core was free, or the
+//!   hypervisor had taken a core away (see [`steal`]). The run delay of background threads is
+//!   unknown: measure on a quiet machine.
 //! - **Memory**: anonymous memory of the process is at most 1.05 times the memory budget plus 32
 //!   MiB.
 //! - **Space**: see [`space`].

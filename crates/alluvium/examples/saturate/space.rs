@@ -2,7 +2,7 @@
 //!
 //! Settled, the live rows take `S` bytes: everything is in the last level, each row once. While
 //! writers run, upper tables may hold `upper_fraction` of that. Write stalls begin at 1.5 times
-//! that amount, so that it settles below 2.5 times. More space goes to:
+//! that amount, so that the upper tables settle below 2.5 times. More space goes to:
 //!
 //! - the outputs of compactions that are not installed yet, at most a group each,
 //! - the log of the memtables, which at their ceiling take half of the memory budget,

@@ -325,7 +325,7 @@ fn make_and_delete(store: &BackupStore, db: &Database) -> alluvium::Result<()> {
     store.delete(id)
 }
 
-/// Checks that every listed backup is whole and that the first one is listed.
+/// Checks that the first backup is listed and every listed backup is whole.
 fn check_store(vfs: &MemVfs, scene: &Scene, context: &str) {
     let store = store(vfs);
     let list = store.list().expect("list");
@@ -428,8 +428,8 @@ fn an_acknowledged_backup_and_an_acknowledged_deletion_survive_power_loss() {
     assert_eq!(kept.iter().map(|b| b.id).collect::<Vec<_>>(), [id]);
 }
 
-/// Returns a file system in which the backup store is on a mount that refuses changes while the
-/// hook is on.
+/// Returns a file system with the backup store on a mount that refuses changes while the hook is
+/// on.
 fn read_only_mount(kind: std::io::ErrorKind) -> HookVfs {
     HookVfs::new(move |call, path: &Path| {
         let changes = !matches!(

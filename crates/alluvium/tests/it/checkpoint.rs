@@ -30,7 +30,7 @@ fn open_at(vfs: &dyn CloneVfs, path: &Path, read_only: bool) -> Database {
     opened.unwrap_or_else(|e| panic!("open {}: {}", path.display(), chain(&e)))
 }
 
-/// File systems whose clones share their files.
+/// File systems with clones that share their files.
 trait CloneVfs {
     fn shared(&self) -> Arc<dyn Vfs>;
 }
@@ -361,9 +361,9 @@ fn check_prefix(db: &Database) {
     );
 }
 
-/// Runs `other` in another thread during the flush of a checkpoint. The database has the keyspaces
-/// `quiet`, whose rows are in tables, and `busy`, whose rows are in memory. The copy must not show
-/// `other`, and `other` must be done after the checkpoint.
+/// Runs `other` in another thread during the flush of a checkpoint. The rows of keyspace `quiet`
+/// are in tables, the rows of `busy` in memory. The copy must not show `other`, and `other` must be
+/// done after the checkpoint.
 fn beside_a_checkpoint(other: fn(&Database), done: fn(&State) -> bool) {
     let handle: Arc<OnceLock<Database>> = Arc::default();
     let (own, begun) = (Arc::clone(&handle), Arc::<OnceLock<_>>::default());

@@ -1,4 +1,4 @@
-//! Wrong clocks: effect of jumps on rows that expire, on the stored time and on the rows that
+//! Wrong clocks: effect of jumps on expiring rows, on the stored time and on the rows that
 //! compactions drop.
 
 use std::path::Path;
@@ -261,8 +261,8 @@ impl EventListener for Heard {
     }
 }
 
-/// Creates a database that has recorded a time eighty years ahead, from a clock that the engine
-/// trusts. Returns that time.
+/// Creates a database with a recorded time eighty years ahead, from a clock that the engine trusts.
+/// Returns that time.
 fn with_wrong_time(machine: &Machine, vfs: &MemVfs) -> u64 {
     let wrong = machine.wall().saturating_add_signed(YEARS);
     let options = Options {

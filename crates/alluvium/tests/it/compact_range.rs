@@ -106,7 +106,7 @@ fn it_ends_while_writers_go_on_and_with_its_keyspace_and_database() {
     assert_error!(k.compact_range(&[], None), Error::Closed);
 }
 
-/// Call that reclaims the entries that a released snapshot had kept.
+/// Call that reclaims the entries kept for a released snapshot.
 type Ask = fn(&Database, &Keyspace) -> alluvium::Result<()>;
 
 #[test]

@@ -413,8 +413,7 @@ impl Driver {
         state_of(&self.db)
     }
 
-    /// Checks that files agree with themselves and each other, and that no insert is on top of a
-    /// live row.
+    /// Verifies all files, and checks that no insert is on top of a live row.
     fn check_files(&self) {
         let report = self.db.verify().expect("verify");
         assert!(report.is_clean(), "{report:?}");

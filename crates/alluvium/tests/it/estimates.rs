@@ -16,7 +16,7 @@ fn options() -> Options {
     }
 }
 
-/// Ingests rows whose keys are evenly spread numbers of 8 bytes.
+/// Ingests rows with evenly spread numbers of 8 bytes as keys.
 fn load(db: &Database, k: &Keyspace, rows: u64, rng: &mut Rng) {
     let step = u64::MAX / rows;
     let mut ingest = db.ingest().expect("ingest");

@@ -1,4 +1,4 @@
-//! Rows that expire, and rows that a compaction filter removes or replaces.
+//! Expiring rows, and rows that a compaction filter removes or replaces.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -211,7 +211,8 @@ fn an_expiry_is_refused_where_rows_do_not_expire() {
     assert_error!(db.keyspace("zero", options), Error::InvalidArgument(_));
 }
 
-/// Removes rows whose value begins with `x`, and replaces values that begin with `r`.
+/// Compaction filter that removes a row if its value begins with `x`, and replaces the value if it
+/// begins with `r`.
 struct ByFirstByte;
 
 impl CompactionFilter for ByFirstByte {

@@ -147,8 +147,8 @@ fn a_close_ends_the_wait_of_a_commit_at_the_ceiling_while_the_flush_goes_on() {
     closing.join().expect("join").expect("close");
 }
 
-/// Returns a file system that panics in `call` on files with this ending while the hook is on: a
-/// defect that the engine must catch.
+/// Returns a file system that panics in `call` on files with this ending while the hook is on. The
+/// engine must catch this defect.
 fn panicking(call: Call, ending: &'static str) -> HookVfs {
     HookVfs::new(move |at, path| {
         let there = at == call && path.to_string_lossy().ends_with(ending);

@@ -214,7 +214,7 @@ fn a_full_database_with_a_prepared_transaction_opens_any_number_of_times() {
     drop((prepared, db));
 }
 
-/// Runs two clients that put and delete rows on a device that is full most of the time.
+/// Runs two clients with puts and deletes on a device that is full most of the time.
 fn crowd(random: &mut Rng) {
     let vfs = MemVfs::with_capacity((4 << 20) + random.next_u64() % (4 << 20));
     let db = open(&vfs, options(Durability::Buffered));

@@ -68,7 +68,7 @@ fn deleted(phase: usize) -> Option<(usize, usize)> {
 
 const INGESTED: std::ops::Range<usize> = 100..120;
 
-/// Returns true for keys whose rows had expired before the database was written.
+/// Returns true if the key's row had expired before the database was written.
 fn is_expired(name: &str, n: usize) -> bool {
     name == "expiring" && n.is_multiple_of(5)
 }

@@ -1,5 +1,4 @@
-//! A cursor that stays open during other operations, and the rows that it must show according to
-//! the model.
+//! A cursor that stays open during other operations, and its expected rows according to the model.
 
 use std::ops::Bound;
 

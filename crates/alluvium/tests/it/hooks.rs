@@ -1,5 +1,5 @@
-//! A file system in memory that calls a hook before operations that change files or make them
-//! durable, and on hints about reads.
+//! A file system in memory with a hook. The hook is called before operations that change files or
+//! make them durable, and on hints about reads.
 //!
 //! `FaultVfs` fails the n-th call; a hook decides by the file and by the state of the test.
 
@@ -262,8 +262,8 @@ pub fn wait_until(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Returns a file system that stops in the `nth` creation of a table, a flag that it has stopped
-/// there, and a flag that lets it continue.
+/// Returns a file system and two flags. The file system stops in the `nth` creation of a table and
+/// sets the first flag; it continues once the caller sets the second.
 pub fn stopping_at_table(nth: usize) -> (HookVfs, Arc<AtomicBool>, Arc<AtomicBool>) {
     let (there, go) = (
         Arc::new(AtomicBool::new(false)),

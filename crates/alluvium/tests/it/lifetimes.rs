@@ -8,7 +8,7 @@ use alluvium_mem::write_hint::{WriteHint, write_hint};
 
 use crate::fixture::tiny;
 
-/// Returns the names and hints of the files in `dir` whose names have this ending.
+/// Returns the names and hints of the files in `dir` with this ending.
 fn hints(dir: &Path, end: &str) -> Vec<(String, u64)> {
     let mut hints = Vec::new();
     for entry in std::fs::read_dir(dir).expect("list") {

@@ -94,7 +94,7 @@ fn range_deletes_are_charged_and_sealed_by_what_they_take() {
                 assert!(memory.total() <= 17 << 20, "{shape} {n}: {memory:?}");
             }
         }
-        // Segments that wait for a flush, and segments that the sync thread has created in advance.
+        // Segments waiting for a flush, and segments that the sync thread has created in advance.
         let files = segments(&vfs).len();
         assert!(files < 40, "{shape}: {files} segments");
         assert!(

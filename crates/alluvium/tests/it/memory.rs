@@ -134,7 +134,7 @@ fn all_that_is_charged_stays_within_the_memory_number() {
     assert_eq!(memory(&db).job_bytes, 0, "buffers go with their jobs");
 }
 
-/// Returns a database of 16 MiB whose cache is full.
+/// Returns a database with a memory budget of 16 MiB and a full cache.
 fn with_full_cache() -> (Database, Keyspace) {
     let options = Options {
         memory_bytes: 16 * MIB,

@@ -152,7 +152,7 @@ fn writes_of_one_batch_keep_their_order_around_a_range_delete() {
         assert_eq!(text(&k, "b").as_deref(), Some("new"));
         assert_eq!(text(&k, "c"), None);
         assert_eq!(text(&k, "d").as_deref(), Some("kept"));
-        // An insert after the range delete still hides the rows that the range delete hides.
+        // A delete of the inserted row must not bring back the version that the range delete hides.
         k.delete(b"b").expect("delete");
         db.settle().expect("settle");
         assert_eq!(text(&k, "b"), None);

@@ -31,8 +31,8 @@ struct Hints {
     ahead: AtomicUsize,
 }
 
-/// Returns a compacted database whose blocks are not cached, and the hints about its tables and
-/// value files while the hook is on.
+/// Returns a compacted database with no cached blocks, and the hints about its tables and value
+/// files while the hook is on.
 fn cold() -> (HookVfs, Keyspace, Database, Arc<[Hints; 2]>) {
     let hints = Arc::new(<[Hints; 2]>::default());
     let noted = Arc::clone(&hints);

@@ -65,8 +65,7 @@ fn copy_of(vfs: &MemVfs) -> MemVfs {
     vfs.crash(0, CrashOptions::PROCESS_KILLED)
 }
 
-/// Returns the tables that the manifest names: a compaction that the crash interrupted may have
-/// left others.
+/// Returns the tables that the manifest names: an interrupted compaction may have left others.
 fn named_tables(vfs: &MemVfs) -> Vec<String> {
     let report = repair(&copy_of(vfs)).expect("repair");
     let mut names = table_files(vfs);
@@ -96,7 +95,7 @@ fn flip(vfs: &MemVfs, name: &str, at: u64) {
     file.write_at(&byte, at).expect("write");
 }
 
-/// Checks that every changed row is in a range that the report names.
+/// Checks that every changed row is in a reported range.
 fn check_losses(expected: &State, found: &State, report: &RepairReport, context: &str) {
     let names: BTreeSet<_> = expected.keys().chain(found.keys()).collect();
     for name in names {

@@ -64,7 +64,7 @@ fn a_cursor_at_rest_keeps_no_file_that_merges_have_replaced() {
         "{old:?} {now:?}"
     );
     assert!(released(&db) >= 3, "one for each cursor");
-    // Each cursor rests on a row whose old version is otherwise gone.
+    // Each cursor rests on an old version that is gone everywhere else.
     for (n, cursor) in cursors.iter_mut().enumerate() {
         assert_eq!(
             (cursor.key(), cursor.value()),

@@ -1,5 +1,5 @@
-//! A short fixed history that makes every kind of I/O call, played on a file system that may fail,
-//! with a record of the acknowledged operations.
+//! A short fixed history of every kind of I/O call, played on a file system that may fail, with a
+//! record of the acknowledged operations.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -179,8 +179,8 @@ impl Played {
         }
     }
 
-    /// Opens the files that are left and checks that they hold a prefix of the commits, at least up
-    /// to `at_least`, none of them torn. The operation that failed may be included.
+    /// Opens the remaining files and checks that they hold a prefix of the commits, at least up to
+    /// `at_least`, none of them torn. The operation that failed may be included.
     pub fn check(&self, left: &MemVfs, options: &Options, at_least: Commit, context: &str) {
         let db = Database::open_on(Arc::new(left.clone()), dir(), options.clone());
         let db = db.unwrap_or_else(|e| panic!("{context}: cannot open: {}", chain(&e)));

@@ -399,7 +399,7 @@ fn an_optimistic_transaction_without_writes_checks_what_it_locked_or_read_for_up
             assert_eq!(seen.as_deref(), Some(&b"1"[..]));
             locked.lock(&k, b"a", LockMode::Shared).expect("lock");
             assert!(absent.get_for_update(&k, b"b").expect("get").is_none());
-            // A write that was rolled back has read nothing, but a read for update still counts.
+            // A write that was rolled back is not checked, but a read for update is.
             let savepoint = undone.savepoint();
             undone.put(&k, b"a", b"3").expect("put");
             undone.rollback_to(savepoint).expect("rollback");

@@ -193,8 +193,8 @@ fn no_border_comes_between_the_versions_of_a_key() {
     }
 }
 
-/// Returns a database with rows 0 to 100, of which 10 to 90 are deleted, and whose dead interval a
-/// scan has recorded.
+/// Returns a database with rows 0 to 100. Rows 10 to 90 are deleted, and a scan has recorded their
+/// dead interval.
 fn with_dead_interval() -> (MemVfs, Database, Keyspace) {
     let (vfs, db, k) = database(unsynced());
     for n in 0..100 {

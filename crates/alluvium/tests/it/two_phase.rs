@@ -357,7 +357,7 @@ fn a_full_device_leaves_a_prepared_transaction_to_be_decided_later() {
     let db = Database::open_on(Arc::new(faults.clone()), dir(), tiny()).expect("open");
     let k = db.existing_keyspace("k").expect("look").expect("keyspace");
     faults.arm(stop_at(1, &[IoCall::Allocate], FaultEffect::NoSpace));
-    // The first prepare needs a segment whose header allows it.
+    // The first prepare needs a segment with a header that allows it.
     assert_error!(prepare(&db, &k, b"x", "a"), Error::NoSpace { .. });
     assert!(db.prepared().expect("list").is_empty());
     faults.disarm();

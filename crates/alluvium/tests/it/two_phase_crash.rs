@@ -269,7 +269,7 @@ impl Played {
     }
 }
 
-/// All kinds of calls that change files, and none that only read.
+/// All kinds of calls that change files, without read-only ones.
 const CHANGES: [IoCall; 7] = [
     IoCall::Create,
     IoCall::Write,

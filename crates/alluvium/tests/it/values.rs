@@ -257,7 +257,8 @@ fn a_missing_or_cut_value_file_is_found_when_the_database_is_opened() {
     }
 }
 
-/// Removes rows whose value begins with an even byte.
+/// Compaction filter that removes a row if its value begins with an even byte, and replaces the
+/// value if it begins with 3.
 struct Odd;
 
 impl CompactionFilter for Odd {

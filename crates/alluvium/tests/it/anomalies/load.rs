@@ -34,7 +34,7 @@ fn step(rng: &mut Rng) -> Step {
     }
 }
 
-/// Returns a step that only reads rows that it locks: a prepared transaction of such steps is
+/// Returns a step that locks every row it reads: a prepared transaction of such steps is
 /// serializable at any level.
 fn locked_step(rng: &mut Rng) -> Step {
     match step(rng) {

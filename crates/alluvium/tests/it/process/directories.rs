@@ -1,7 +1,6 @@
 //! The working directory changes, and the directory of a database is moved or removed.
 //!
-//! The test that changes the whole process runs in a child process, which is this test program
-//! again.
+//! The test that changes the whole process runs in a child process with the same test program.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -281,7 +281,7 @@ fn explore(
     explorer.explore(case)
 }
 
-/// A kind of sync that the engine makes, and that a test leaves out.
+/// A kind of sync of the engine that a test leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Skipped {
     /// Syncs of files with this ending.

@@ -172,7 +172,8 @@ pub fn subjects() -> Disk {
     }
 }
 
-/// Reads all rows in every way. Returns an error of the engine, or true if no row is missing.
+/// Reads all rows in every way. Returns true if they are whole, false if only the last record is
+/// missing, and the engine's error as the outer error.
 fn read(db: &Database, subject: &Subject) -> Result<Verdict<bool>> {
     let state = match db.keyspace_names()? {
         names if names.iter().eq(subject.state.keys()) => &subject.state,

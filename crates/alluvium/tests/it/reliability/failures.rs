@@ -228,8 +228,7 @@ impl Case<'_> {
 }
 
 impl Case<'_> {
-    /// Checks that a single call that failed before it changed anything leaves a database that
-    /// accepts writes.
+    /// Checks that the database still accepts writes after a single call failed without a change.
     fn stops_only_if_it_must(
         &self,
         player: &Player,

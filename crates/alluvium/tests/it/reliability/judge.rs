@@ -1,4 +1,4 @@
-//! Opens the files after a failure, finds the commit whose state they have, and checks the promise.
+//! Opens the files after a failure, finds the commit of their state, and checks the promise.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::fixture::dir;
 /// State found in a database.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// The commit of the history whose state it has.
+    /// The commit of the history that left this state.
     pub commit: Commit,
     /// The prepared transactions that it lists.
     pub prepared: Vec<Vec<u8>>,

@@ -112,7 +112,7 @@ fn lock<N>(record: &Mutex<Record<N>>) -> MutexGuard<'_, Record<N>> {
 }
 
 impl<N: Send + Sync + 'static> TraceVfs<N> {
-    /// Records the changes of `inner`, whose existing files have these numbers.
+    /// Records the changes of `inner`; its existing files have these numbers.
     pub fn new(inner: MemVfs, names: BTreeMap<PathBuf, FileId>) -> TraceVfs<N> {
         let files = names.values().max().map_or(0, |last| last + 1);
         let record = Record {
