@@ -78,7 +78,7 @@ fn value_after(history: &[Step]) -> Option<String> {
     history[last].leaves_a_row().then(|| last.to_string())
 }
 
-/// Runs all histories in parallel, each on its own key. Does the work that `plan` names after each
+/// Runs all histories together, each on its own key. Does the work that `plan` names after each
 /// step. A snapshot is taken after step `held.0` and dropped after step `held.1`.
 fn run(plan: [&str; LENGTH], held: Option<(usize, usize)>) {
     // Either all steps without work between them share one memtable, or each commit has its own

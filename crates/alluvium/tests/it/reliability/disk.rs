@@ -75,7 +75,7 @@ pub enum Earlier {
 pub struct Cut {
     pub last: Last,
     pub earlier: Earlier,
-    /// Bit n is set if the n-th unsynced change of names survives. All changes from the 64th on
+    /// Bit n is set if the n-th unsynced change of names survives. Changes from number 64 on all
     /// survive.
     pub names: u64,
 }
