@@ -1,4 +1,4 @@
-//! Prints what an insert, a get and a short scan cost, for small and large memtables.
+//! Prints the time of an insert, a get and a short scan, for small and large memtables.
 //!
 //! ```text
 //! cargo run --release -p alluvium-mem --example memtable_cost
@@ -29,7 +29,7 @@ fn key(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// Nanoseconds for each call of `work`.
+/// Returns the nanoseconds per call of `work`.
 fn time(calls: u64, mut work: impl FnMut(u64)) -> u64 {
     let start = Instant::now();
     (0..calls).for_each(&mut work);
@@ -46,7 +46,7 @@ fn measure(entries: u64) {
         writer.insert(&key(n), mix(n), None, n + 1, 2, &VALUE, 0);
     });
     drop(writer);
-    // Another order than that of the inserts.
+    // An order different from that of the inserts.
     let other = |n: u64| mix(n ^ 0x5555) % entries;
     let get = time(entries, |n| {
         let found = memtable.get(&key(other(n)), u64::MAX);

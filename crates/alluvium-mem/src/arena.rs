@@ -1,33 +1,35 @@
-//! Bump allocation for one memtable: memory is handed out front to back and given back all at once.
+//! Bump allocation for one memtable: hands out memory front to back and frees it all at once.
 //!
-//! Invariant: a pointer that was handed out stays valid, at the same address, until the arena is dropped. Nothing is
-//! dropped in place, so only types without drop glue may live here.
+//! Invariant: a pointer that was handed out stays valid, at the same address, until the arena is
+//! dropped. Nothing is dropped in place, so only types without drop glue may live here.
 //!
-//! An arena has no memory until the first request. Its chunks double its size or so, from 2 KiB on, so that thousands of memtables
-//! with a few rows each take little. Small chunks are the allocator's; large ones are pages of the system, which gets them
-//! back at once (see [`crate::pages`]).
+//! An arena has no memory until the first request. Each new chunk roughly doubles the size of the
+//! arena, starting at 2 KiB, so thousands of memtables with a few rows each take little memory.
+//! Small chunks come from the allocator. Large ones are pages from the operating system and return
+//! to it as soon as they are freed (see [`crate::pages`]).
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 use crate::pages::Pages;
 
-/// Every chunk starts on a page, and so on a cache line, so that offsets within it decide the alignment of what lies there.
+/// Alignment of every chunk, a cache line: offsets within a chunk decide the alignment of its
+/// contents.
 const CHUNK_ALIGN: usize = 64;
 
-/// The first chunk. A leaf and a few rows fit.
+/// Size of the first chunk. A leaf and a few rows fit.
 const CHUNK_BYTES_MIN: usize = 2 << 10;
 
-/// From here on chunks are pages of the system.
+/// Smallest chunk that consists of pages of the operating system.
 const PAGES_BYTES_MIN: usize = 64 << 10;
 
-/// Chunks double up to here: few enough allocations, and little left unused in the last one.
+/// Largest chunk: few allocations, and little space left unused in the last one.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
-/// Owns the memory of one memtable.
+/// Memory of one memtable.
 pub(crate) struct Arena {
     chunks: Vec<Chunk>,
-    /// The chunk being filled; requests that are large beside it have chunks of their own.
+    /// Chunk being filled. Requests that are large relative to it get chunks of their own.
     current: NonNull<u8>,
     current_bytes: usize,
     used_bytes: usize,
@@ -38,14 +40,14 @@ pub(crate) struct Arena {
 // SAFETY: the arena owns its chunks alone; the pointers in it refer to nothing that is tied to a thread.
 unsafe impl Send for Arena {}
 
-/// Memory that goes as a whole.
+/// Memory that is freed as a whole.
 enum Chunk {
     Pages(Pages),
     Small(Small),
 }
 
 impl Chunk {
-    /// At least `bytes`, which is not 0.
+    /// Allocates at least `bytes`, which is not 0.
     fn new(bytes: usize) -> Chunk {
         if bytes < PAGES_BYTES_MIN {
             Chunk::Small(Small::new(bytes))
@@ -69,14 +71,14 @@ impl Chunk {
     }
 }
 
-/// Uninitialized memory from the allocator, at the start of a cache line. Given back when dropped.
+/// Uninitialized memory from the allocator, aligned to a cache line. Freed when dropped.
 struct Small {
     start: NonNull<u8>,
     layout: Layout,
 }
 
 impl Small {
-    /// `bytes` is not 0. Aborts like any allocation where there is no memory.
+    /// Allocates `bytes`, which is not 0. Aborts if there is no memory, as any allocation does.
     fn new(bytes: usize) -> Small {
         assert!(bytes > 0);
         let layout = Layout::from_size_align(bytes, CHUNK_ALIGN)
@@ -92,7 +94,7 @@ impl Small {
 
 impl Drop for Small {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout in `new`, and only here given back.
+        // SAFETY: allocated with this layout in `new`, and freed only here.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }
 }
@@ -109,16 +111,16 @@ impl Arena {
         }
     }
 
-    /// Bytes taken from the system, used or not.
+    /// Returns the bytes taken from the system, used or not.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Uninitialized memory of this layout, valid until the arena is dropped.
+    /// Returns uninitialized memory of this layout, valid until the arena is dropped.
     ///
     /// # Panics
     ///
-    /// If the alignment is beyond a cache line.
+    /// If the alignment exceeds a cache line.
     pub(crate) fn alloc(&mut self, layout: Layout) -> NonNull<u8> {
         assert!(layout.align() <= CHUNK_ALIGN);
         if let Some(found) = self.bump(layout) {
@@ -220,7 +222,7 @@ mod tests {
         let mut arena = Arena::new();
         arena.alloc(layout(100, 8));
         arena.alloc(layout(3 << 20, 8));
-        // Below the size of pages, and too large for the chunks that come next.
+        // Smaller than a chunk of pages, and too large for the next chunks.
         arena.alloc(layout(20 << 10, 64));
         assert_eq!(arena.bytes(), CHUNK_BYTES_MIN + (3 << 20) + (20 << 10));
         arena.alloc(layout(100, 8));

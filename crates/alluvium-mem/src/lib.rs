@@ -1,14 +1,14 @@
-//! The in-memory structures of Alluvium that need unsafe code, or that are shared with them.
+//! In-memory structures of Alluvium that need unsafe code or are shared with such code.
 //!
-//! - [`Memtable`]: an in-memory sorted table for one writer and any number of readers that never take a lock.
+//! - [`Memtable`]: a sorted in-memory table for one writer and any number of lock-free readers.
 //! - [`filter`]: cache-line-blocked Bloom filters, for table files and for memtables.
-//! - [`pages`]: memory given back to the system where an allocator would keep it.
-//! - [`process`]: the identity of a process, which a fork changes.
-//! - [`write_hint`]: how long the data of a file will live, a call of the system that needs unsafe code.
+//! - [`pages`]: memory that returns to the operating system where an allocator would keep it.
+//! - [`process`]: the identity of a process, changed by a fork.
+//! - [`write_hint`]: the expected lifetime of a file's data, a system call that needs unsafe code.
 //!
-//! The crate stands alone so that loom and miri can run on it. The engine forbids unsafe code and builds on this.
-//! Keys are ordered by `memcmp`; hashes of keys come from the caller; nothing here reads a clock or
-//! does I/O.
+//! This is a separate crate so that loom and miri can run on it. The engine forbids unsafe code and
+//! builds on this. Keys are ordered by `memcmp`; hashes of keys come from the caller; nothing here
+//! reads a clock or does I/O.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,31 +1,33 @@
-//! Memory straight from the system, in whole pages, for what is large and goes as a whole.
+//! Memory straight from the operating system, in whole pages, for large data that is freed as a
+//! whole.
 //!
-//! A general allocator keeps most of what is freed for itself, glibc in a heap for each few threads. The memory of a
-//! memtable is taken by whichever client leads a commit and freed by the flusher, so it would pile up in heaps where
-//! nobody asks for it, beside what the engine believes to have: a third of a memory budget of 128 MiB, measured. What is
-//! freed here is the system's at once. A fresh page costs a fault, about as much as filling it with rows.
+//! A general allocator keeps most freed memory for itself; glibc does so in a heap for each few
+//! threads. The memory of a memtable is allocated by the leader of a commit group and freed by the
+//! flush thread. It would pile up in heaps that allocate nothing from it, uncounted by the engine:
+//! a third of a memory budget of 128 MiB, measured. Memory freed here returns to the operating
+//! system at once. A fresh page costs a fault, about as much time as filling it with rows.
 //!
-//! And [`free`] for what comes from the allocator, and is large enough that its pages are missed.
+//! [`free`] does the same for memory of the allocator that is large enough for its pages to matter.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::mem::{self, MaybeUninit};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// Of the machines that we know; where pages are larger, the system rounds up once more.
+/// Page size of the machines we know; where pages are larger, the system rounds up again.
 const PAGE_BYTES: usize = 4096;
 
-/// Zeroed memory that nobody else has. Given back when dropped.
+/// Zeroed memory with a single owner. Unmapped when dropped.
 pub(crate) struct Pages {
     start: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: it owns its memory alone, and the system does not care which thread gives it back.
+// SAFETY: it is the only owner of its memory, and any thread may unmap it.
 unsafe impl Send for Pages {}
 
 impl Pages {
-    /// At least `bytes`, which is not 0. Aborts like any allocation where there is no memory.
+    /// Maps at least `bytes`, which is not 0. Aborts if there is no memory, as any allocation does.
     pub(crate) fn new(bytes: usize) -> Pages {
         let layout = Layout::from_size_align(bytes.next_multiple_of(PAGE_BYTES), PAGE_BYTES)
             .expect("pieces are far smaller than the address space");
@@ -36,12 +38,12 @@ impl Pages {
         }
     }
 
-    /// Where it begins: at a page.
+    /// Returns the start address, aligned to a page.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// How large it is.
+    /// Returns the size in bytes, a multiple of the page size.
     pub(crate) fn bytes(&self) -> usize {
         self.layout.size()
     }
@@ -49,7 +51,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: mapped with this layout in `new`, and only here given back.
+        // SAFETY: mapped with this layout in `new`, and unmapped only here.
         unsafe { unmap(self.start, self.layout) }
     }
 }
@@ -58,7 +60,7 @@ impl Drop for Pages {
 fn map(layout: Layout) -> Option<NonNull<u8>> {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping at a place that the system chooses replaces nothing.
+    // SAFETY: a new mapping at an address chosen by the system replaces nothing.
     let start = unsafe {
         mmap_anonymous(
             std::ptr::null_mut(),
@@ -72,14 +74,15 @@ fn map(layout: Layout) -> Option<NonNull<u8>> {
 
 /// # Safety
 ///
-/// `start` is from `map` with the same layout, and nothing refers to the memory any more.
+/// `start` is from `map` with the same layout, and nothing refers to the memory anymore.
 #[cfg(not(miri))]
 unsafe fn unmap(start: NonNull<u8>, layout: Layout) {
-    // SAFETY: the contract. It cannot fail for a whole mapping; if it did, the memory would be lost and nothing else.
+    // SAFETY: the contract. It cannot fail for a whole mapping; if it did, the memory would leak
+    // and nothing else.
     let _ = unsafe { rustix::mm::munmap(start.as_ptr().cast(), layout.size()) };
 }
 
-/// Miri knows no system calls.
+/// Miri supports no system calls.
 #[cfg(miri)]
 fn map(layout: Layout) -> Option<NonNull<u8>> {
     // SAFETY: the layout is not empty.
@@ -88,14 +91,14 @@ fn map(layout: Layout) -> Option<NonNull<u8>> {
 
 /// # Safety
 ///
-/// `start` is from `map` with the same layout, and nothing refers to the memory any more.
+/// `start` is from `map` with the same layout, and nothing refers to the memory anymore.
 #[cfg(miri)]
 unsafe fn unmap(start: NonNull<u8>, layout: Layout) {
     // SAFETY: the contract.
     unsafe { std::alloc::dealloc(start.as_ptr(), layout) }
 }
 
-/// A vector that is freed as [`free`] does.
+/// Vector that is freed as by [`free`].
 #[derive(Debug)]
 pub struct Buffer<T: Copy>(Vec<T>);
 
@@ -131,10 +134,12 @@ impl<T: Copy> Drop for Buffer<T> {
     }
 }
 
-/// Frees a vector, and gives the whole pages under it back to the system before. Where the system refuses, it is freed.
+/// Frees a vector, after returning its whole pages to the operating system. If the system refuses,
+/// the vector is still freed.
 ///
-/// An allocator keeps what is freed for the next who asks for as much. That is a loss where much is freed and nobody
-/// comes: the hole then costs its address, not its memory, but for the pages that it shares with its neighbours.
+/// An allocator keeps freed memory for the next request of that size. That is a loss where much
+/// memory is freed and no such request follows. After this call the hole takes address space but no
+/// memory, except for the pages shared with its neighbors.
 pub fn free<T: Copy>(mut vector: Vec<T>) {
     vector.clear();
     release(vector.spare_capacity_mut());
@@ -148,12 +153,13 @@ fn release<T>(room: &mut [MaybeUninit<T>]) {
     let whole = bytes.saturating_sub(start) / page * page;
     if whole > 0 {
         let advice = rustix::mm::Advice::LinuxDontNeed;
-        // SAFETY: the pages lie within room that nobody else refers to, and that need not hold anything.
+        // SAFETY: the pages lie within spare capacity that is borrowed exclusively and need not
+        // hold anything.
         let _ = unsafe { rustix::mm::madvise(first.add(start).cast(), whole, advice) };
     }
 }
 
-/// Miri knows no system calls.
+/// Miri supports no system calls.
 #[cfg(miri)]
 fn release<T>(room: &mut [MaybeUninit<T>]) {
     room.fill_with(MaybeUninit::zeroed);
@@ -165,13 +171,13 @@ mod tests {
 
     #[test]
     fn released_pages_are_empty_and_their_neighbours_untouched() {
-        // Two pages of the largest size that systems use are in the middle.
+        // Two pages of the largest size in use are in the middle.
         let (edge, middle) = (500, 2 << 16);
         let mut bytes = Vec::with_capacity(edge + middle + edge);
         bytes.resize(bytes.capacity(), 7u8);
         bytes.truncate(edge);
         release(&mut bytes.spare_capacity_mut()[..middle]);
-        // SAFETY: written above, and zeros or what was there before since then.
+        // SAFETY: all bytes were written above; since then they are unchanged or zero.
         unsafe { bytes.set_len(edge + middle + edge) };
         assert!(bytes[..edge].iter().all(|byte| *byte == 7));
         assert!(bytes[edge + middle..].iter().all(|byte| *byte == 7));
@@ -196,7 +202,7 @@ mod tests {
         let pages = Pages::new(5_000);
         assert_eq!(pages.bytes(), 2 * PAGE_BYTES);
         assert!(pages.start().addr().get().is_multiple_of(PAGE_BYTES));
-        // SAFETY: this much is mapped, and nobody else has it.
+        // SAFETY: this much is mapped, and there is no other reference to it.
         let bytes = unsafe { std::slice::from_raw_parts_mut(pages.start().as_ptr(), 8_192) };
         assert!(bytes.iter().all(|byte| *byte == 0));
         bytes.fill(7);

@@ -1,21 +1,21 @@
-//! Tells a process from the ones that it was forked from, without a system call.
+//! Detects a fork without a system call.
 //!
-//! A forked child has a copy of every handle of its parent, but none of its threads, and shares its
-//! files. [`Process`] is the identity that a handle notes when it is made and compares later; [`Owned`]
-//! is a value that only the process that made it drops.
+//! A forked child has a copy of every handle of its parent and shares its files, but has none of
+//! its threads. [`Process`] is the identity that a handle stores at creation and compares later.
+//! [`Owned`] is a value that is dropped only in the process that made it.
 //!
 //! # Protocol
 //!
 //! One 8-byte cell per process holds its identity, a random number that is not 0. After a fork the
-//! child reads 0 there: the cell lies in a page that Linux wipes in a child (`MADV_WIPEONFORK`, since
-//! 4.14), or, where the kernel refuses that, a fork handler of the C library sets it to 0. The first
-//! [`Process::current`] of the child gives it an identity of its own.
+//! child reads 0 there: the cell lies in a page that Linux wipes in a child (`MADV_WIPEONFORK`,
+//! since 4.14). If the kernel refuses that, a fork handler of the C library sets it to 0. The first
+//! [`Process::current`] of the child gives it its own identity.
 //!
-//! Invariant: the cell of a process never changes from one value that is not 0 to another. So a
+//! Invariant: the cell of a process never changes from one nonzero value to another. So a
 //! comparison with the cell is a comparison of processes, and needs no ordering with other memory.
 //!
-//! A process that a child made by `vfork` or `clone(CLONE_VM)` shares the cell with its parent and counts
-//! as the parent, which such a child may not disturb anyway.
+//! A child made by `vfork` or `clone(CLONE_VM)` shares the cell with its parent and counts as the
+//! parent, which such a child may not disturb anyway.
 
 use std::hash::{BuildHasher, RandomState};
 use std::mem::ManuallyDrop;
@@ -23,15 +23,15 @@ use std::ops::{Deref, DerefMut};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// The cell, once it exists. A pointer and not a lock: a fork may happen while another thread of the
-/// parent makes it.
+/// Address of the cell, once it exists. A pointer and not a lock, because a fork may happen while
+/// another thread of the parent creates it.
 static CELL: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 
-/// The cell where the kernel cannot wipe a page, and under miri.
+/// Cell for kernels that cannot wipe a page, and for miri.
 static PLAIN: AtomicU64 = AtomicU64::new(0);
 
-/// The identity of a process. Copies are the same identity, also in a forked child, where it is not
-/// the current one any more.
+/// Identity of a process. A copy is the same identity, also in a forked child, where it is no
+/// longer the current one.
 #[derive(Debug, Clone, Copy)]
 pub struct Process {
     cell: &'static AtomicU64,
@@ -39,7 +39,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// The identity of the process that calls this.
+    /// Returns the identity of the calling process.
     pub fn current() -> Process {
         let cell = cell();
         let known = cell.load(Ordering::Relaxed);
@@ -54,21 +54,21 @@ impl Process {
         }
     }
 
-    /// Returns whether the calling process is the one with this identity, and not a fork of it. Costs
-    /// one load.
+    /// Returns whether the calling process is the one with this identity, and not a fork of it.
+    /// Takes one load.
     #[inline]
     pub fn is_current(&self) -> bool {
         self.cell.load(Ordering::Relaxed) == self.id
     }
 
-    /// A random number that no other process has.
+    /// Returns a random number that no other process has.
     pub fn id(&self) -> u64 {
         self.id
     }
 }
 
 fn random_id() -> u64 {
-    // The keys of a hasher are random in each process, but copied by a fork: the process number differs.
+    // The keys of a hasher are random in each process but copied by a fork; the process ID differs.
     RandomState::new().hash_one(std::process::id()).max(1)
 }
 
@@ -76,24 +76,25 @@ fn cell() -> &'static AtomicU64 {
     let mut cell = CELL.load(Ordering::Acquire);
     if cell.is_null() {
         let new = wiped_cell().unwrap_or_else(plain_cell);
-        // Acquire and release: the zeroed page comes before its address.
+        // Acquire and release: the page is zeroed before its address is published.
         let first =
             CELL.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire);
-        // The page of a thread that came second stays mapped and unused: once in a process at most.
+        // The page of a thread that loses the race stays mapped and unused; there is at most one
+        // race in a process.
         cell = first.map_or_else(|first| first, |_| new);
     }
-    // SAFETY: the address is that of `PLAIN`, or of a mapping that is never given back, is large enough,
-    // aligned to a page, and holds zeros or what was stored atomically.
+    // SAFETY: the address is that of `PLAIN`, or of a mapping that is never unmapped. It is large
+    // enough, aligned to a page, and holds zeros or values stored atomically.
     unsafe { &*cell }
 }
 
-/// A page that the kernel wipes in forked children.
+/// Maps a page that the kernel wipes in forked children.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn wiped_cell() -> Option<*mut AtomicU64> {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
     const BYTES: usize = size_of::<AtomicU64>();
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping at a place that the kernel chooses replaces nothing.
+    // SAFETY: a new mapping at an address chosen by the kernel replaces nothing.
     let page = unsafe { mmap_anonymous(ptr::null_mut(), BYTES, access, MapFlags::PRIVATE) };
     let page = page.ok()?;
     // SAFETY: the range is the mapping made above, which nothing refers to yet.
@@ -112,24 +113,24 @@ fn wiped_cell() -> Option<*mut AtomicU64> {
     None
 }
 
-/// The static cell, wiped by a fork handler. Where even that cannot be registered, for want of memory, a
-/// child is taken for its parent.
+/// Returns the static cell, wiped by a fork handler. If the handler cannot be registered for lack
+/// of memory, a child is taken for its parent.
 fn plain_cell() -> *mut AtomicU64 {
     #[cfg(all(unix, not(miri)))]
     {
         extern "C" fn wipe() {
             PLAIN.store(0, Ordering::Relaxed);
         }
-        // SAFETY: the handler takes no lock and allocates nothing, so it may run in a child. Registered
-        // twice it does the same twice.
+        // SAFETY: the handler takes no lock and allocates nothing, so it may run in a child. It is
+        // idempotent, so registering it twice is harmless.
         let _ = unsafe { libc::pthread_atfork(None, None, Some(wipe)) };
     }
     ptr::from_ref(&PLAIN).cast_mut()
 }
 
-/// A value that only the process that made it drops. In a forked child it is leaked: its memory may be
-/// half changed by a thread that the child does not have, its locks may be held for ever, and its files
-/// are the parent's.
+/// A value that is dropped only in the process that made it. A forked child leaks it: its memory
+/// may be half changed by a thread that the child does not have, its locks may be held forever, and
+/// its files are the parent's.
 #[derive(Debug)]
 pub struct Owned<T> {
     process: Process,
@@ -137,7 +138,7 @@ pub struct Owned<T> {
 }
 
 impl<T> Owned<T> {
-    /// Owns `value` for the calling process.
+    /// Wraps `value`, owned by the calling process.
     pub fn new(value: T) -> Owned<T> {
         Owned {
             process: Process::current(),
@@ -169,7 +170,7 @@ impl<T> DerefMut for Owned<T> {
 }
 
 impl<T: Clone> Clone for Owned<T> {
-    /// The clone has the owner of the original.
+    /// Clones the value; the clone has the owner of the original.
     fn clone(&self) -> Owned<T> {
         Owned {
             process: self.process,
@@ -220,8 +221,8 @@ mod tests {
     /// Runs `child` in a forked child; it must not panic. Returns its exit code.
     #[cfg(all(unix, not(miri)))]
     fn in_child(child: impl FnOnce() -> i32) -> i32 {
-        // SAFETY: the child calls nothing that takes a lock which another thread of the test may hold,
-        // and leaves by `_exit`.
+        // SAFETY: the child takes no lock that another thread of the test may hold, and exits by
+        // `_exit`.
         unsafe {
             match libc::fork() {
                 0 => libc::_exit(child()),

@@ -1,7 +1,7 @@
-//! The synchronization that the tree is built on: std's, or loom's when the crate is compiled with `--cfg loom`.
+//! Synchronization primitives of the tree: std's, or loom's when compiled with `--cfg loom`.
 //!
-//! Only what orders readers against the writer goes through here. Counters and filters, whose order does not matter,
-//! use std directly, which keeps the loom models small.
+//! Only operations that order readers against the writer go through here. Counters and filters,
+//! whose order does not matter, use std directly. That keeps the loom models small.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
@@ -17,8 +17,8 @@ pub(crate) use loom::sync::{
 
 /// Waits for the writer to finish a change of a node.
 ///
-/// Changes take well under a microsecond, so a few rounds of spinning nearly always do. If the writer lost its core in
-/// the middle of one, the reader gives its own core away.
+/// A change takes well under a microsecond, so a few rounds of spinning are nearly always enough.
+/// If the writer lost its core during a change, the reader yields its own core.
 pub(crate) struct Spin {
     rounds: u32,
 }
@@ -49,10 +49,10 @@ impl Spin {
     }
 }
 
-/// Stands beside plain bytes that are written before a pointer to them is stored, and never after.
+/// Marks plain bytes that are written before a pointer to them is stored, and never after.
 ///
-/// Under loom it fails the model when a reader reaches the bytes without having synchronized with that store; otherwise
-/// it takes no space and does nothing.
+/// Under loom it fails the model when a reader reaches the bytes without having synchronized with
+/// that store; otherwise it takes no space and does nothing.
 #[cfg(not(loom))]
 pub(crate) struct Published;
 

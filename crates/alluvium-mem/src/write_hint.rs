@@ -1,7 +1,8 @@
-//! What a file system is told of how long written data will live: a call of the system without a safe binding elsewhere.
+//! Hint to the file system about the lifetime of written data: a system call without a safe binding
+//! elsewhere.
 //!
-//! Linux passes the hint to devices that can put data of like lifetimes together, so that what dies together is erased
-//! together. It is a property of the file while somebody has it open, and is not stored.
+//! Linux passes the hint to devices that can place data of similar lifetimes together, so that it
+//! is erased together. The hint is a property of the file while it is open, and is not stored.
 
 use std::fs::File;
 use std::io;
@@ -11,27 +12,28 @@ use std::os::fd::AsRawFd;
 const F_GET_RW_HINT: libc::c_int = 1035;
 const F_SET_RW_HINT: libc::c_int = 1036;
 
-/// How long data is expected to live, relative to other data of the same program. The numbers are the system's.
+/// Expected lifetime of data, relative to other data of the same program. The numbers are the
+/// kernel's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum WriteHint {
-    /// Less than any other.
+    /// Shortest lifetime.
     Short = 2,
-    /// Longer.
+    /// Longer than `Short`.
     Medium = 3,
-    /// Longer than any other.
+    /// Longest lifetime.
     Extreme = 5,
 }
 
-/// Tells the system how long the data of a file will live.
+/// Sets the expected lifetime of a file's data.
 ///
-/// Errors: the system's; `Unsupported` where it is not Linux. None of them does harm.
+/// Errors: the system's; `Unsupported` on systems other than Linux. All of them are harmless.
 pub fn set_write_hint(file: &File, hint: WriteHint) -> io::Result<()> {
     let mut number = hint as u64;
     call(file, F_SET_RW_HINT, &mut number)
 }
 
-/// The number that the system has for the data of a file; 0 where it was told nothing.
+/// Returns the kernel's number for the lifetime of a file's data; 0 if none was set.
 ///
 /// Errors: as for [`set_write_hint`].
 pub fn write_hint(file: &File) -> io::Result<u64> {
@@ -42,8 +44,8 @@ pub fn write_hint(file: &File) -> io::Result<u64> {
 
 #[cfg(target_os = "linux")]
 fn call(file: &File, operation: libc::c_int, number: &mut u64) -> io::Result<()> {
-    // SAFETY: the descriptor is open for as long as `file` is borrowed. Both operations take the address of an unsigned
-    // number of 64 bits, which they read or write and do not keep.
+    // SAFETY: the descriptor is open for as long as `file` is borrowed. Both operations take the
+    // address of a `u64`; the kernel reads or writes it and does not keep the address.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), operation, std::ptr::from_mut(number)) };
     match result {
         -1 => Err(io::Error::last_os_error()),

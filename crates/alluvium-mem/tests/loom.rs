@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Nodes have three slots under loom, so one insert can split a leaf, an inner node, and grow the tree.
-//! Loom sees the atomics of the tree. That records and values are published before they are read is checked by the
-//! `Published` marker inside them.
+//! Loom sees the atomics of the tree. The `Published` marker inside records and values checks that
+//! they are published before they are read.
 #![cfg(loom)]
 
 use std::sync::Arc;
@@ -14,17 +14,18 @@ use std::sync::Arc;
 use alluvium_mem::{Memtable, MemtableOptions};
 use loom::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 
-/// Enough for any reordering of one change against one descent; each further one multiplies the time by ten.
+/// Enough for any reordering of one change against one descent; each further one multiplies the
+/// time by ten.
 const PREEMPTIONS: usize = 3;
 
-/// A memtable, and the visible seqno that an engine keeps beside it.
+/// A memtable, and the visible seqno that an engine keeps next to it.
 struct Store {
     memtable: Arc<Memtable>,
     visible: AtomicU64,
 }
 
 impl Store {
-    /// Inserts the keys in this order, with seqnos from 1 on.
+    /// Inserts the keys in this order, with seqnos starting at 1.
     fn with(keys: &[u8]) -> Arc<Store> {
         let store = Store {
             memtable: Arc::new(Memtable::new(&MemtableOptions {
@@ -47,7 +48,7 @@ impl Store {
         self.visible.store(seqno, Release);
     }
 
-    /// The seqno of the version that a reader sees; checks that the value belongs to it.
+    /// Returns the seqno of the visible version; checks that the value belongs to it.
     fn get(&self, key: u8, read_point: u64) -> Option<u64> {
         let entry = self.memtable.get(&[key], read_point)?;
         assert_eq!(entry.value, [entry.seqno as u8]);
@@ -55,7 +56,7 @@ impl Store {
     }
 }
 
-/// Runs `write` beside `read` in all interleavings, on a fresh store each time.
+/// Runs `write` concurrently with `read` in all interleavings, on a fresh store each time.
 fn check(keys: &'static [u8], write: fn(&Store), read: fn(&Store)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(PREEMPTIONS);
@@ -118,7 +119,8 @@ fn a_backward_cursor_beside_a_leaf_split_steps_over_every_key_once() {
 
 #[test]
 fn a_get_beside_a_split_of_the_root_and_a_leaf_finds_what_was_published() {
-    // Ascending keys leave full leaves of three: the root is full of leaves, and `d` falls into a full one.
+    // Ascending keys leave full leaves of three: the root is full of leaves, and `d` goes into a
+    // full one.
     check(
         b"aceghikmo",
         |store| store.insert(b'd', 10, 0),

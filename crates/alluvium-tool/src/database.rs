@@ -1,4 +1,4 @@
-//! Opening a database for a command, and what to say and do where that fails.
+//! Opens a database for a command, with error messages, exit codes and advice.
 
 use std::path::Path;
 
@@ -6,32 +6,33 @@ use alluvium::vfs::{LockGuard, RealVfs, Vfs};
 use alluvium::{Database, Error, Keyspace, Options};
 use anyhow::Context;
 
-/// The command line cannot be followed.
+/// Invalid command line.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
 
-/// Something cannot be opened.
+/// A database or file cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct CannotOpen(pub String);
 
-/// The numbers are a contract with scripts.
+/// Exit codes. The numbers are a contract with scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// All well.
+    /// Success.
     Done = 0,
-    /// Something is wrong with the data.
+    /// The data is damaged or inconsistent.
     Wrong = 1,
-    /// The command line cannot be followed.
+    /// Invalid command line.
     Usage = 2,
-    /// The database cannot be opened, the system refused something, or the engine has a defect.
+    /// The database cannot be opened, the operating system reported an error, or the engine has a
+    /// defect.
     CannotOpen = 3,
-    /// There is no such row.
+    /// The requested row does not exist.
     NoRow = 4,
 }
 
-/// The exit code of a failure.
+/// Returns the exit code of a failure.
 pub fn exit_of(error: &anyhow::Error) -> Exit {
     if error.is::<Usage>() {
         return Exit::Usage;
@@ -43,7 +44,7 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
     }
 }
 
-/// What to do about a failure, where that is known.
+/// Returns advice for a failure; `None` if there is none.
 pub fn advice(error: &anyhow::Error) -> Option<&'static str> {
     Some(match error.downcast_ref::<Error>()? {
         Error::Corruption { .. } => {
@@ -58,7 +59,7 @@ pub fn advice(error: &anyhow::Error) -> Option<&'static str> {
     })
 }
 
-/// Refuses a directory that holds no database.
+/// Returns an error if the directory holds no database.
 pub fn check_there(dir: &Path) -> anyhow::Result<()> {
     let missing = |what: &str| {
         let message = format!("{} {what}: give the directory of a database", dir.display());
@@ -77,13 +78,13 @@ pub fn check_there(dir: &Path) -> anyhow::Result<()> {
     missing("holds no database")
 }
 
-/// Opens a database for reading: not a byte of it changes.
+/// Opens a database read-only; no byte of it changes.
 pub fn open_to_read(dir: &Path) -> anyhow::Result<Database> {
     check_there(dir)?;
     open(dir, true)
 }
 
-/// Opens a database that is there for writing.
+/// Opens an existing database for writing.
 pub fn open_to_write(dir: &Path) -> anyhow::Result<Database> {
     check_there(dir)?;
     open(dir, false)
@@ -93,18 +94,19 @@ fn open(dir: &Path, read_only: bool) -> anyhow::Result<Database> {
     let options = Options {
         read_only,
         create: false,
-        // What a program keeps for its streams of changes is not this tool's to remove.
+        // Change logs kept for the streams of a program are not this tool's to remove.
         change_log_bytes: u64::MAX,
         ..Options::default()
     };
-    // The tool's own options are in range, so what it refuses is the directory.
+    // The tool's own options are in range, so `InvalidArgument` refers to the directory.
     match Database::open(dir, options) {
         Err(Error::InvalidArgument(message)) => Err(CannotOpen(message).into()),
         opened => opened.with_context(|| format!("cannot open {}", dir.display())),
     }
 }
 
-/// Keeps writers away while files are read without opening the database; none where there is no lock file.
+/// Locks out writers while files are read without opening the database; `None` if there is no lock
+/// file.
 pub fn lock_to_read(dir: &Path) -> anyhow::Result<Option<LockGuard>> {
     check_there(dir)?;
     let path = dir.join("LOCK");
@@ -120,7 +122,7 @@ pub fn lock_to_read(dir: &Path) -> anyhow::Result<Option<LockGuard>> {
     }
 }
 
-/// The keyspace of this name; the nearest one is offered where there is none.
+/// Returns the keyspace of this name; if there is none, the error suggests the most similar name.
 pub fn keyspace(db: &Database, name: &str) -> anyhow::Result<Keyspace> {
     if let Some(keyspace) = db.existing_keyspace(name)? {
         return Ok(keyspace);
@@ -129,7 +131,7 @@ pub fn keyspace(db: &Database, name: &str) -> anyhow::Result<Keyspace> {
 }
 
 fn unknown_keyspace(name: &str, known: &[String]) -> String {
-    // Below this similarity a suggestion only confuses.
+    // A suggestion below this similarity is more confusing than helpful.
     const LIKE: f64 = 0.7;
     let like = |known: &String| strsim::jaro_winkler(name, known);
     let nearest = known.iter().max_by(|a, b| like(a).total_cmp(&like(b)));

@@ -1,7 +1,8 @@
-//! alluvium: the command line for people who have an Alluvium database in front of them.
+//! alluvium: command-line tool for Alluvium databases.
 //!
-//! Reading order: [`command`] (what can be asked, and the exit codes), [`database`] (opening one, and what to say where
-//! that fails), [`text`] (bytes as text and back), [`output`] (one JSON document, or text for people).
+//! Reading order: [`command`] (commands and exit codes), [`database`] (opening a database, and
+//! messages if that fails), [`text`] (conversion between bytes and text), [`output`] (one JSON
+//! document, or text for people).
 #![forbid(unsafe_code)]
 
 mod command;

@@ -1,28 +1,29 @@
-//! Where answers go: with `--json` one document on stdout, otherwise text for people. Advice and damage go to stderr.
+//! Output of answers: with `--json` one document on stdout, otherwise text for people. Advice and
+//! damage go to stderr.
 //!
-//! Long lists are written as they are read, so that a scan of a large database needs no memory and a reader who has seen
-//! enough (`| head`) ends it.
+//! Long lists are written while they are read. A scan of a large database thus needs no memory, and
+//! ends when the reader closes the pipe (`| head`).
 
 use std::io::{BufWriter, ErrorKind, Write};
 
 use serde_json::{Map, Value};
 
-/// Nobody reads the output any more. Not a failure.
+/// The reader has closed the output. Not a failure.
 #[derive(Debug, thiserror::Error)]
 #[error("the reader of the output went away")]
 pub struct ReaderGone;
 
-/// The output of one command.
+/// Output of one command.
 pub struct Output {
-    /// Whether the answer is a JSON document.
+    /// True if the answer is a JSON document.
     pub json: bool,
     out: BufWriter<std::io::Stdout>,
-    /// Whether anything was written.
+    /// True once anything has been written.
     begun: bool,
 }
 
 impl Output {
-    /// Output to stdout.
+    /// Creates an output to stdout.
     pub fn new(json: bool) -> Output {
         Output {
             json,
@@ -43,7 +44,7 @@ impl Output {
         written.map_err(write_failed)
     }
 
-    /// Writes the document, or the lines, for good: advice comes behind the answer.
+    /// Writes and flushes the document or the lines, so that advice follows the answer.
     pub fn answer(&mut self, document: &Value, lines: impl AsRef<str>) -> anyhow::Result<()> {
         match self.json {
             true => self.line(format!("{document:#}"))?,
@@ -67,12 +68,13 @@ impl Output {
         })
     }
 
-    /// Hands everything to the reader.
+    /// Flushes all output to stdout.
     pub fn flush(&mut self) -> anyhow::Result<()> {
         self.out.flush().map_err(write_failed)
     }
 
-    /// Says why there is no answer, as a document where one was asked for and none was begun.
+    /// Reports the reason for a missing answer; with `--json` also as a document, unless one has
+    /// begun.
     pub fn failure(&mut self, message: &str, exit: u8) {
         if self.json && !self.begun {
             let document = serde_json::json!({ "error": message, "exit_code": exit });
@@ -90,14 +92,14 @@ fn write_failed(error: std::io::Error) -> anyhow::Error {
     }
 }
 
-/// A list that is being written.
+/// List in progress.
 pub struct List<'a> {
     output: &'a mut Output,
     items: u64,
 }
 
 impl List<'_> {
-    /// Adds an item; only the form that is asked for is made.
+    /// Adds an item; only the requested form is built.
     pub fn item(
         &mut self,
         document: impl FnOnce() -> Value,
@@ -128,7 +130,7 @@ impl List<'_> {
     }
 }
 
-/// The fields of a JSON object that was written with `json!`.
+/// Returns the fields of a JSON object written with `json!`.
 pub fn fields(object: Value) -> Map<String, Value> {
     match object {
         Value::Object(fields) => fields,
@@ -136,7 +138,7 @@ pub fn fields(object: Value) -> Map<String, Value> {
     }
 }
 
-/// Says something to the person, beside the answer.
+/// Prints a line to stderr, separate from the answer.
 pub fn advise(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,10 +1,11 @@
-//! Bytes as text and back: keys and values are shown in printable ASCII, all else as `\xNN`, or as hexadecimal digits.
+//! Conversion between bytes and text. Keys and values are shown as printable ASCII with `\xNN` for
+//! all other bytes, or as hexadecimal digits.
 
 use std::fmt::Write as _;
 
 use anyhow::{Context, bail};
 
-/// How keys and values are written, on the command line and in the output.
+/// Text form of keys and values, on the command line and in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
     /// Text with escapes: `\\`, and `\xNN` for every byte that is not printable ASCII.
@@ -14,7 +15,7 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// The bytes as text.
+    /// Returns the bytes as text.
     pub fn show(self, bytes: &[u8]) -> String {
         let mut out = String::with_capacity(bytes.len());
         for &byte in bytes {
@@ -29,11 +30,11 @@ impl Coding {
         out
     }
 
-    /// The bytes that a word of the command line stands for.
+    /// Decodes a word of the command line.
     ///
     /// # Errors
     ///
-    /// A sentence that says which part of the word cannot be read.
+    /// A message that names the invalid part of the word.
     pub fn read(self, word: &str) -> anyhow::Result<Vec<u8>> {
         match self {
             Coding::Escaped => unescape(word),
@@ -82,7 +83,7 @@ fn unhex(word: &str) -> anyhow::Result<Vec<u8>> {
     Ok(digits.chunks(2).map(pair).collect())
 }
 
-/// A number of bytes for people.
+/// Formats a number of bytes for people.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut unit = 0;
@@ -97,15 +98,16 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// A count with its noun.
+/// Formats a count with its noun.
 pub fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// A time in seconds since 1970 as a date, after the algorithm of proleptic Gregorian days.
+/// Formats a time in seconds since 1970 as a date, by the algorithm of proleptic Gregorian days.
 pub fn utc(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    // Years begin in March, so that a leap day ends one; 400 of them have always the same number of days.
+    // Years begin in March, so that a leap day is the last day of one; 400 years always have the
+    // same number of days.
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era =
         (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -118,7 +120,8 @@ pub fn utc(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
-/// An error with its causes in one line, each said once: messages of the engine name their own cause.
+/// Formats an error and its causes in one line without repetition: messages of the engine include
+/// their own cause.
 pub fn with_causes(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for message in error.chain().map(ToString::to_string) {

@@ -1,13 +1,13 @@
-//! The Bloom filter of a memtable: it grows by single hashes while others read it.
+//! Bloom filter of a memtable: the writer adds single hashes while readers use it.
 //!
-//! Readers and the writer use relaxed operations only. A reader that must see a hash has learned of its commit from the
-//! engine's visible seqno, and that hand-over orders the bits before the question.
+//! Readers and the writer use relaxed operations only. A reader that must find a hash has loaded
+//! the engine's visible seqno after that commit, and this load orders the bits before the lookup.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{LINE_BYTES, LINE_WORDS, bits_of, line_of, lines_for, probes_for};
 
-/// A filter for one writer and any number of readers, of a size that is fixed when it is made.
+/// Filter for one writer and any number of readers, with a size fixed at creation.
 ///
 /// More hashes than expected only raise the rate of false positives.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct DynamicFilter {
 struct AtomicLine([AtomicU64; LINE_WORDS]);
 
 impl DynamicFilter {
-    /// An empty filter that reaches `bits_per_key` when it holds `keys` hashes.
+    /// Creates an empty filter that reaches `bits_per_key` when it holds `keys` hashes.
     pub fn new(keys: usize, bits_per_key: u32) -> DynamicFilter {
         let lines = lines_for(keys, bits_per_key);
         DynamicFilter {
@@ -35,18 +35,19 @@ impl DynamicFilter {
         let line = &self.lines[line_of(hash, self.lines.len())];
         for (word, bit) in bits_of(hash, self.probes) {
             let word = &line.0[word];
-            // The single writer may read and store in two steps, which a locked operation would make several times dearer.
+            // A separate load and store suffice for the single writer; a locked operation would
+            // take several times as long.
             word.store(word.load(Relaxed) | bit, Relaxed);
         }
     }
 
-    /// Whether this hash may have been added: `false` is certain. Touches one cache line.
+    /// Returns whether this hash may have been added: `false` is certain. Touches one cache line.
     pub fn may_contain_hash(&self, hash: u64) -> bool {
         let line = &self.lines[line_of(hash, self.lines.len())];
         bits_of(hash, self.probes).all(|(word, bit)| line.0[word].load(Relaxed) & bit != 0)
     }
 
-    /// The memory that the bits take, in bytes.
+    /// Returns the memory of the bits in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.lines.len() * LINE_BYTES
     }

@@ -1,9 +1,10 @@
 //! Bloom filters whose probes all fall into one cache line of 512 bits.
 //!
-//! A lookup costs at most one cache miss, for a slightly higher rate of false positives than a filter that spreads
-//! its probes. [`FilterBuilder`] and [`FilterReader`] make and read the filter of a table file, [`DynamicFilter`] is the
-//! growing one of a memtable. All of them work on 64-bit hashes that the caller computes; a hash must be well mixed, and
-//! the same hash function must be used for adding and asking.
+//! A lookup takes at most one cache miss, for a slightly higher rate of false positives than a
+//! filter that spreads its probes. [`FilterBuilder`] and [`FilterReader`] write and read the filter
+//! of a table file; [`DynamicFilter`] is the growing one of a memtable. All of them work on 64-bit
+//! hashes computed by the caller. A hash must be well mixed, and adding and looking up must use the
+//! same hash function.
 //!
 //! Layout on disk, all numbers little-endian (never changes):
 //!
@@ -31,14 +32,15 @@ const LINE_WORDS: usize = LINE_BYTES / 8;
 /// More probes than this never lower the rate of false positives within one line.
 const PROBES_MAX: u32 = 12;
 
-/// The best number of probes for this many bits per key.
+/// Returns the best number of probes for this many bits per key.
 ///
-/// An unblocked filter wants 0.69 of the bits. Lines are unevenly filled, and the fullest ones prefer fewer probes.
+/// An unblocked filter wants 0.69 of the bits. Lines are unevenly filled, and the fullest ones
+/// prefer fewer probes.
 fn probes_for(bits_per_key: u32) -> u32 {
     (bits_per_key.saturating_mul(6) / 10).clamp(1, PROBES_MAX)
 }
 
-/// How many lines hold this many keys. At least one.
+/// Returns the number of lines that hold this many keys, at least one.
 fn lines_for(keys: usize, bits_per_key: u32) -> u32 {
     let bits = (keys as u64).saturating_mul(u64::from(bits_per_key.max(1)));
     u32::try_from(bits.div_ceil(LINE_BITS as u64))
@@ -50,7 +52,7 @@ fn line_of(hash: u64, lines: usize) -> usize {
     (((hash >> 32) * lines as u64) >> 32) as usize
 }
 
-/// The words of the line and the bit in each that stand for this hash.
+/// Returns, for each probe of this hash, the word of the line and the bit in it.
 fn bits_of(hash: u64, probes: u32) -> impl Iterator<Item = (usize, u64)> {
     let mut state = hash.rotate_left(32);
     (0..probes).map(move |_| {

@@ -1,6 +1,7 @@
-//! The Bloom filter of a table file: built once from all hashes, stored, read by many threads.
+//! Bloom filter of a table file: built once from all hashes, stored, read by many threads.
 //!
-//! The format is described in the [module](super) above. It carries no checksum of its own: the block that holds it does.
+//! The [module](super) above describes the format. The filter has no checksum of its own; the block
+//! that holds it has one.
 
 use std::sync::Arc;
 
@@ -23,16 +24,18 @@ const TRAILER_BYTES: usize = 8;
 #[derive(Debug)]
 pub struct FilterBuilder {
     bits_per_key: u32,
-    /// Full chunks, then the one being filled: one buffer that grows would take twice as much while it is copied.
+    /// Full chunks, then the one being filled. One growing buffer would take twice the memory while
+    /// it is copied.
     chunks: Vec<Buffer<u64>>,
     last: Option<u64>,
 }
 
-/// Hashes of a chunk.
+/// Hashes per chunk.
 const CHUNK_HASHES: usize = 1 << 13;
 
 impl FilterBuilder {
-    /// A builder that spends this many bits on each distinct hash (10 bits: about 1 % false positives).
+    /// Creates a builder that spends this many bits on each distinct hash (10 bits: about 1 % false
+    /// positives).
     pub fn new(bits_per_key: u32) -> FilterBuilder {
         FilterBuilder {
             bits_per_key,
@@ -41,7 +44,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Adds a hash. The same hash several times in a row, as prefixes of sorted keys come, counts once.
+    /// Adds a hash. A hash repeated in a row counts once, as for the prefixes of sorted keys.
     pub fn add_hash(&mut self, hash: u64) {
         if self.last.replace(hash) == Some(hash) {
             return;
@@ -57,28 +60,28 @@ impl FilterBuilder {
         }
     }
 
-    /// How many hashes count so far.
+    /// Returns the number of hashes counted so far.
     pub fn len(&self) -> usize {
         let full = self.chunks.len().saturating_sub(1) * CHUNK_HASHES;
         full + self.chunks.last().map_or(0, |chunk| chunk.len())
     }
 
-    /// Whether nothing was added.
+    /// Returns whether nothing was added.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
 
-    /// The memory that the collected hashes take, in bytes.
+    /// Returns the memory of the collected hashes in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.chunks.len() * CHUNK_HASHES * size_of::<u64>()
     }
 
-    /// The size in bytes that [`finish`](Self::finish) would give now.
+    /// Returns the size in bytes of the result of calling [`finish`](Self::finish) now.
     pub fn encoded_bytes(&self) -> usize {
         lines_for(self.len(), self.bits_per_key) as usize * LINE_BYTES + TRAILER_BYTES
     }
 
-    /// The encoded filter.
+    /// Returns the encoded filter.
     pub fn finish(self) -> Vec<u8> {
         let probes = probes_for(self.bits_per_key);
         let line_count = lines_for(self.len(), self.bits_per_key);
@@ -101,16 +104,16 @@ impl FilterBuilder {
     }
 }
 
-/// A filter read back from a table. Cloning shares the bits.
+/// Filter read back from a table. Clones share the bits.
 #[derive(Debug, Clone)]
 pub struct FilterReader {
-    /// A copy of what was stored, because the bytes of a file seldom start on a cache line.
+    /// Copy of the stored bits, because the bytes of a file seldom start on a cache line.
     lines: Arc<[Line]>,
     probes: u32,
 }
 
 impl FilterReader {
-    /// Decodes a filter, or says `None` if the bytes are not one. Never panics, whatever the bytes.
+    /// Decodes a filter; returns `None` if the bytes are not one. Never panics, whatever the bytes.
     pub fn new(bytes: impl AsRef<[u8]>) -> Option<FilterReader> {
         let (body, trailer) = bytes.as_ref().split_last_chunk::<TRAILER_BYTES>()?;
         let [c0, c1, c2, c3, probes, 0, 0, 0] = *trailer else {
@@ -130,13 +133,13 @@ impl FilterReader {
         })
     }
 
-    /// Whether this hash may have been added: `false` is certain.
+    /// Returns whether this hash may have been added: `false` is certain.
     pub fn may_contain_hash(&self, hash: u64) -> bool {
         let line = &self.lines[line_of(hash, self.lines.len())];
         bits_of(hash, self.probes).all(|(word, bit)| line.0[word] & bit != 0)
     }
 
-    /// The memory that the bits take, in bytes.
+    /// Returns the memory of the bits in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.lines.len() * LINE_BYTES
     }

@@ -1,7 +1,8 @@
-//! A cursor over the keys that a read point sees.
+//! Cursor over the keys that are visible at a read point.
 //!
-//! Between two steps the cursor holds no lock and reserves nothing but the memtable itself. It remembers where in a leaf
-//! it stood; while that leaf is unchanged a step is one slot further, otherwise it descends again from its key.
+//! Between two steps the cursor holds no lock and only keeps the memtable alive. It remembers its
+//! slot in a leaf. While that leaf is unchanged a step moves one slot further; otherwise the cursor
+//! descends again from its key.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -13,17 +14,18 @@ use super::tree::{Position, Target, Tree};
 
 /// Walks a memtable in key order, in both directions.
 ///
-/// It stands on a key that has a version at or below the read point, or is not valid. The caller keeps the read
-/// point registered (at or above every horizon given to inserts) for as long as the cursor is used.
+/// The cursor is either on a key with a version at or below the read point, or invalid. The caller
+/// keeps the read point registered (at or above every horizon given to inserts) for as long as it
+/// uses the cursor.
 pub struct MemtableCursor {
     memtable: Arc<Memtable>,
     read_point: u64,
     place: Option<Place>,
 }
 
-/// A [`Position`] without its lifetime, and the version that the read point sees there.
+/// A [`Position`] without its lifetime, and the version visible at the read point.
 ///
-/// Everything points into the arena of the cursor's own memtable.
+/// All pointers lead into the arena of the cursor's own memtable.
 struct Place {
     record: NonNull<Record>,
     version: NonNull<Version>,
@@ -36,7 +38,7 @@ struct Place {
 // SAFETY: the pointers lead into the arena that `memtable` keeps alive, to data that any thread may read.
 unsafe impl Send for MemtableCursor {}
 
-// SAFETY: as above; what `&self` offers only reads.
+// SAFETY: as above; the methods on `&self` only read.
 unsafe impl Sync for MemtableCursor {}
 
 impl MemtableCursor {
@@ -48,27 +50,27 @@ impl MemtableCursor {
         }
     }
 
-    /// Goes to the first key at or after `key`; says whether there is one.
+    /// Moves to the first key at or after `key`; returns whether there is one.
     pub fn seek(&mut self, key: &[u8]) -> bool {
         self.start(&Target::AtOrAfter(Probe::new(key)), Tree::next)
     }
 
-    /// Goes to the last key before `key`; says whether there is one.
+    /// Moves to the last key before `key`; returns whether there is one.
     pub fn seek_before(&mut self, key: &[u8]) -> bool {
         self.start(&Target::Before(Probe::new(key)), Tree::prev)
     }
 
-    /// Goes to the first key; says whether there is one.
+    /// Moves to the first key; returns whether there is one.
     pub fn seek_first(&mut self) -> bool {
         self.seek(&[])
     }
 
-    /// Goes to the last key; says whether there is one.
+    /// Moves to the last key; returns whether there is one.
     pub fn seek_last(&mut self) -> bool {
         self.start(&Target::Last, Tree::prev)
     }
 
-    /// Goes to the next key; a cursor without one is no longer valid. Does nothing if it was not.
+    /// Moves to the next key; becomes invalid if there is none. Does nothing if already invalid.
     #[expect(
         clippy::should_implement_trait,
         reason = "keys are borrowed from the cursor"
@@ -77,17 +79,18 @@ impl MemtableCursor {
         self.step(Tree::next)
     }
 
-    /// Goes to the previous key; a cursor without one is no longer valid. Does nothing if it was not.
+    /// Moves to the previous key; becomes invalid if there is none. Does nothing if already
+    /// invalid.
     pub fn prev(&mut self) -> bool {
         self.step(Tree::prev)
     }
 
-    /// Whether the cursor stands on a key.
+    /// Returns whether the cursor is on a key.
     pub fn valid(&self) -> bool {
         self.place.is_some()
     }
 
-    /// The key that the cursor stands on.
+    /// Returns the key at the cursor.
     ///
     /// # Panics
     ///
@@ -96,7 +99,7 @@ impl MemtableCursor {
         self.place().record().key()
     }
 
-    /// The newest version of the key that the read point sees.
+    /// Returns the newest version of the key visible at the read point.
     ///
     /// # Panics
     ///
@@ -106,7 +109,8 @@ impl MemtableCursor {
         unsafe { VersionRef::from_raw(self.place().version) }.entry()
     }
 
-    /// All versions of the key that are still linked, newest first, whatever the read point.
+    /// Returns all versions of the key that are still linked, newest first, regardless of the read
+    /// point.
     ///
     /// # Panics
     ///
@@ -140,7 +144,7 @@ impl MemtableCursor {
 
 type Step = for<'m> fn(&'m Tree, &Position<'m>) -> Option<Position<'m>>;
 
-/// Goes on from a position until the read point sees something.
+/// Steps on from a position until a key has a version visible at the read point.
 fn settle<'m>(
     tree: &'m Tree,
     mut position: Option<Position<'m>>,
@@ -188,7 +192,7 @@ impl Place {
     }
 }
 
-/// The versions of one key, newest first. Made by [`MemtableCursor::versions`].
+/// Versions of one key, newest first. Made by [`MemtableCursor::versions`].
 pub struct Versions<'m> {
     next: Option<VersionRef<'m>>,
 }

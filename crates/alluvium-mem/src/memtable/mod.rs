@@ -1,11 +1,13 @@
-//! The sorted in-memory table: a B+-tree for one writer and readers that take no lock.
+//! Sorted in-memory table: a B+-tree for one writer and lock-free readers.
 //!
-//! Keys, versions and nodes live in an arena and are immutable once published, but for a few atomics:
-//! [`record`] has the version chains, [`node`] the sequence-locked nodes, [`tree`] descent and splits, [`cursor`] the scans.
-//! Readers retry when the writer was in their way; the writer never waits for a reader.
+//! Keys, versions and nodes live in an arena and are immutable once published, except for a few
+//! atomics: [`record`] has the version chains, [`node`] the sequence-locked nodes, [`tree`] descent
+//! and splits, [`cursor`] the scans. A reader that overlaps a change by the writer retries; the
+//! writer never waits for a reader.
 //!
-//! A read point must be published to a reader after the inserts that it covers (store with release, load with acquire,
-//! as the engine's visible seqno is). Then the reader sees all of them, and nothing newer.
+//! A read point must be published to a reader after the inserts that it covers (store with release,
+//! load with acquire, as for the engine's visible seqno). The reader then sees all of them, and
+//! nothing newer.
 
 mod cursor;
 mod node;
@@ -23,23 +25,25 @@ use crate::arena::Arena;
 use crate::filter::DynamicFilter;
 use crate::sync::{Mutex, MutexGuard};
 
-/// The longest key in bytes.
+/// Maximum length of a key in bytes.
 pub const KEY_BYTES_MAX: usize = 65_535;
 
-/// The longest value in bytes.
+/// Maximum length of a value in bytes.
 pub const VALUE_BYTES_MAX: usize = 1 << 30;
 
-/// A small row takes about this much of the arena, which turns expected bytes into expected keys for the filters.
+/// Arena bytes that a small row takes; converts expected bytes into expected keys for the filters.
 const ENTRY_BYTES_EXPECTED: usize = 96;
 
-/// How a memtable is made.
+/// Options of a memtable.
 #[derive(Debug, Clone)]
 pub struct MemtableOptions {
-    /// The arena size at which the table will probably be sealed. Only sizes the filters; it is no limit.
+    /// Arena size at which the memtable will probably be sealed. It only sizes the filters; it is
+    /// no limit.
     pub expected_bytes: usize,
     /// Bits of the Bloom filters for each expected key.
     pub filter_bits_per_key: u32,
-    /// The length of the key prefix whose hashes inserts carry. `None`: no filter for prefixes is kept.
+    /// Length in bytes of the key prefix that inserts pass a hash of. `None`: no prefix filter is
+    /// kept.
     pub prefix_bytes: Option<usize>,
 }
 
@@ -53,24 +57,27 @@ impl Default for MemtableOptions {
     }
 }
 
-/// An in-memory sorted table of keys with their versions.
+/// Sorted in-memory table of keys with their versions.
 ///
-/// Reads cost a descent of a few hundred nanoseconds and never block. Memory is only given back as a whole.
+/// A read takes a descent of a few hundred nanoseconds and never blocks. Memory is freed only as a
+/// whole.
 pub struct Memtable {
     tree: Tree,
     keys: DynamicFilter,
     prefixes: Option<DynamicFilter>,
     prefix_bytes: Option<usize>,
     counters: CacheLine<Counters>,
-    /// Guards the right to write; holds the memory of `tree`. The writer takes no other lock while it has this.
+    /// Guards the right to write; holds the memory of `tree`. The writer takes no other lock while
+    /// it holds this.
     arena: CacheLine<Mutex<Arena>>,
 }
 
-/// Keeps what the writer stores away from the lines that every reader loads.
+/// Keeps data that the writer stores away from the cache lines that every reader loads.
 #[repr(align(64))]
 struct CacheLine<T>(T);
 
-/// Written by the writer alone, relaxed: they are exact for anyone who has synchronized with the inserts otherwise.
+/// Stored only by the writer, relaxed. They are exact for threads that have synchronized with the
+/// inserts by other means.
 struct Counters {
     bytes: AtomicUsize,
     entries: AtomicUsize,
@@ -79,13 +86,13 @@ struct Counters {
 }
 
 impl Memtable {
-    /// An empty memtable. Allocates its first arena chunk (2 KiB) and its filters.
+    /// Creates an empty memtable. Allocates its first arena chunk (2 KiB) and its filters.
     pub fn new(options: &MemtableOptions) -> Memtable {
         let filter_keys = options.expected_bytes / ENTRY_BYTES_EXPECTED;
         let filter = || DynamicFilter::new(filter_keys, options.filter_bits_per_key);
         let mut arena = Arena::new();
         Memtable {
-            // SAFETY: the arena moves into this memtable and goes when the tree goes.
+            // SAFETY: the arena moves into this memtable and is dropped together with the tree.
             tree: unsafe { Tree::new(&mut arena) },
             keys: filter(),
             prefixes: options.prefix_bytes.map(|_| filter()),
@@ -100,33 +107,34 @@ impl Memtable {
         }
     }
 
-    /// Takes the right to write until the result is dropped. Waits if another thread has it.
+    /// Acquires the right to write until the result is dropped. Waits if another thread has it.
     pub fn writer(&self) -> MemtableWriter<'_> {
         MemtableWriter {
-            // A writer can only panic before it has changed anything, so a poisoned table is still whole.
+            // A writer can panic only before it has changed anything, so a poisoned memtable is
+            // still consistent.
             arena: (self.arena.0.lock()).unwrap_or_else(PoisonError::into_inner),
             memtable: self,
         }
     }
 
-    /// The newest version of `key` whose seqno is at most `read_point`.
+    /// Returns the newest version of `key` with a seqno of at most `read_point`.
     pub fn get(&self, key: &[u8], read_point: u64) -> Option<Entry<'_>> {
         let version = self.tree.get(key)?.visible_at(read_point)?;
         Some(version.entry())
     }
 
-    /// Whether a key with this hash may be here: `false` is certain.
+    /// Returns whether a key with this hash may be here: `false` is certain.
     pub fn may_contain(&self, key_hash: u64) -> bool {
         self.keys.may_contain_hash(key_hash)
     }
 
-    /// The length of the prefixes whose hashes inserts carry, as the options said.
+    /// Returns [`MemtableOptions::prefix_bytes`].
     pub fn prefix_bytes(&self) -> Option<usize> {
         self.prefix_bytes
     }
 
-    /// Whether a key with a prefix of this hash may be here: `false` is certain. Always `true` without
-    /// [`MemtableOptions::prefix_bytes`].
+    /// Returns whether a key with a prefix of this hash may be here: `false` is certain. Always
+    /// `true` without [`MemtableOptions::prefix_bytes`].
     pub fn may_contain_prefix(&self, prefix_hash: u64) -> bool {
         match &self.prefixes {
             Some(prefixes) => prefixes.may_contain_hash(prefix_hash),
@@ -134,12 +142,12 @@ impl Memtable {
         }
     }
 
-    /// Bytes of the arena's chunks, used or not. Filters are not counted.
+    /// Returns the bytes of the arena's chunks, used or not. Filters are not counted.
     pub fn bytes(&self) -> usize {
         self.counters.0.bytes.load(Relaxed)
     }
 
-    /// All the memory that it takes: the arena's chunks, used or not, and the filters.
+    /// Returns the total memory in bytes: the arena's chunks, used or not, and the filters.
     pub fn memory_bytes(&self) -> usize {
         let prefixes = self
             .prefixes
@@ -148,17 +156,17 @@ impl Memtable {
         self.bytes() + self.keys.memory_bytes() + prefixes
     }
 
-    /// How many versions were inserted, unlinked ones included.
+    /// Returns the number of versions inserted, unlinked ones included.
     pub fn entries(&self) -> usize {
         self.counters.0.entries.load(Relaxed)
     }
 
-    /// Whether nothing was inserted yet.
+    /// Returns whether nothing has been inserted yet.
     pub fn is_empty(&self) -> bool {
         self.entries() == 0
     }
 
-    /// The smallest and the largest seqno inserted.
+    /// Returns the smallest and the largest seqno inserted; `None` if the memtable is empty.
     pub fn seqno_range(&self) -> Option<(u64, u64)> {
         let counters = &self.counters.0;
         let range = (
@@ -168,7 +176,8 @@ impl Memtable {
         (range.0 <= range.1).then_some(range)
     }
 
-    /// A cursor that sees what a reader at `read_point` sees. It starts invalid and keeps the memtable alive.
+    /// Returns a cursor over the keys visible at `read_point`. It starts invalid and keeps the
+    /// memtable alive.
     pub fn cursor(self: &Arc<Self>, read_point: u64) -> MemtableCursor {
         MemtableCursor::new(Arc::clone(self), read_point)
     }
@@ -184,18 +193,20 @@ impl fmt::Debug for Memtable {
     }
 }
 
-/// The right to write to a memtable, for one thread at a time.
+/// Right to write to a memtable, held by one thread at a time.
 pub struct MemtableWriter<'m> {
     arena: MutexGuard<'m, Arena>,
     memtable: &'m Memtable,
 }
 
 impl MemtableWriter<'_> {
-    /// Adds a version of `key`. Its seqno is larger than that of every version of the key already here.
+    /// Adds a version of `key`. `seqno` must be larger than that of every version of the key
+    /// already here.
     ///
-    /// `key_hash` and `prefix_hash` go into the filters; a key without a prefix has none. `horizon`: no reader, present
-    /// or future, has a smaller read point; versions that none of them needs are unlinked from the key's chain.
-    /// Usually takes 100 to 200 ns; a value beyond a quarter of a chunk has an allocation of its own.
+    /// `key_hash` and `prefix_hash` are added to the filters; a key without a prefix has no
+    /// `prefix_hash`. No reader, present or future, has a read point below `horizon`; versions that
+    /// none of them needs are unlinked from the key's chain. Usually takes 100 to 200 ns; a value
+    /// larger than a quarter of a chunk gets its own allocation.
     ///
     /// # Panics
     ///
@@ -221,14 +232,14 @@ impl MemtableWriter<'_> {
             prefixes.add_hash(hash);
         }
         let new = Entry { seqno, kind, value };
-        // SAFETY: this is the arena that the tree was made with, and the guard keeps other writers out.
+        // SAFETY: the tree was made with this arena, and the guard excludes other writers.
         unsafe { (memtable.tree).insert(&mut self.arena, key, new, horizon) };
         memtable.counters.0.note(seqno, self.arena.bytes());
     }
 }
 
 impl Counters {
-    /// Only the writer calls this, so reading and storing in two steps loses nothing.
+    /// Only the writer calls this, so a separate load and store lose no update.
     fn note(&self, seqno: u64, bytes: usize) {
         let min = self.seqno_min.load(Relaxed).min(seqno);
         let max = self.seqno_max.load(Relaxed).max(seqno);

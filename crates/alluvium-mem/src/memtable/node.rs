@@ -1,16 +1,19 @@
-//! The nodes of the tree, each a sequence lock over its slots.
+//! Nodes of the tree, each a sequence lock over its slots.
 //!
-//! The writer makes a node's version odd, changes slots, and makes it even again ([`Change`]). A reader takes an even
-//! version, reads what it needs, and asks whether the version is still the same; if not, what it read is thrown away.
+//! The writer makes a node's version odd, changes slots, and makes it even again ([`Change`]). A
+//! reader takes an even version, reads the slots it needs, and checks that the version is still the
+//! same. If it is not, the reader discards everything it read.
 //! All slots are atomics, so a torn read is stale or mixed, never undefined. It is also never dangling:
 //!
 //! - A slot below any count that was ever stored holds a pointer, and slots never become null again. Counts are stored
 //!   with release after their slots and loaded with acquire before them.
-//! - Pointers are stored with release and loaded with acquire, and what they point to stays until the arena goes.
+//! - Pointers are stored with release and loaded with acquire, and their targets live until the
+//!   arena is dropped.
 //!
-//! A slot holds the head of a key (its first eight bytes as a big-endian number), so that most comparisons touch the
-//! node alone, and the record with the whole key. In an inner node slot `i` also holds child `i`, and its key is the
-//! smallest key of that child; slot 0 stands for everything below slot 1, so its key is never compared.
+//! A slot holds the head of a key (its first eight bytes as a big-endian number) and the record
+//! with the whole key. Because of the head, most comparisons touch only the node. In an inner node
+//! slot `i` also holds child `i`, and its key is the smallest key of that child. Slot 0 covers
+//! everything below slot 1, so its key is never compared.
 
 use std::alloc::Layout;
 use std::cmp::Ordering as Order;
@@ -27,7 +30,8 @@ use crate::sync::{
     Published, Spin, fence,
 };
 
-/// Slots of a node. Small under loom and miri, so that their short runs split nodes and grow the tree.
+/// Slots of a node. Few under loom and miri, so that their short runs split nodes and grow the
+/// tree.
 pub(super) const SLOTS: usize = if cfg!(loom) {
     3
 } else if cfg!(miri) {
@@ -56,12 +60,12 @@ struct Inner {
 /// A node in an arena that lives at least as long as `'m`.
 #[derive(Clone, Copy)]
 pub(super) struct NodeRef<'m> {
-    /// Has the provenance of the whole chunk: an inner node's children lie behind it.
+    /// Has the provenance of the whole chunk, because an inner node's children follow it.
     ptr: NonNull<Node>,
     arena: PhantomData<&'m Node>,
 }
 
-/// What is stored in one slot; `child` in inner nodes only.
+/// Contents of one slot; `child` in inner nodes only.
 #[derive(Clone, Copy)]
 pub(super) struct Slot<'m> {
     pub(super) head: u64,
@@ -76,7 +80,7 @@ pub(super) struct Probe<'k> {
     pub(super) key: &'k [u8],
 }
 
-/// Whether a key equal to the probe counts as lying before it.
+/// Position of a key equal to the probe, relative to the probe.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Equal {
     Before,
@@ -140,8 +144,8 @@ impl<'m> NodeRef<'m> {
 
     /// # Safety
     ///
-    /// `ptr` was made by one of the two above in an arena that outlives `'m`, and came here through an acquire load of
-    /// the pointer (or never left the thread).
+    /// `ptr` was made by one of the two functions above in an arena that outlives `'m`. It was
+    /// obtained by an acquire load of the pointer, or never left the thread.
     pub(super) unsafe fn from_raw(ptr: NonNull<Node>) -> Self {
         NodeRef {
             ptr,
@@ -157,11 +161,11 @@ impl<'m> NodeRef<'m> {
         self.node().is_leaf
     }
 
-    /// The version to read the node at; waits for a change to end.
+    /// Returns the version to read the node at; waits for a change to end.
     pub(super) fn version(self) -> u64 {
         let mut spin = Spin::new();
         loop {
-            // Pairs with the end of a change: everything of that change is seen.
+            // Pairs with the end of a change: all of that change is visible.
             let version = self.node().version.load(Acquire);
             if version.is_multiple_of(2) {
                 return version;
@@ -170,10 +174,11 @@ impl<'m> NodeRef<'m> {
         }
     }
 
-    /// Whether everything that was read from the node since [`version`](Self::version) belongs together.
+    /// Returns whether the node is unchanged, so that all reads since [`version`](Self::version)
+    /// are consistent.
     pub(super) fn unchanged_since(self, version: u64) -> bool {
-        // If a slot was read that a change stored, then this fence pairs with the one at the start of that change,
-        // and the version below is at least the odd one.
+        // If the reader saw a slot stored by a change, this fence pairs with the fence at the start
+        // of that change. The version loaded below is then at least the odd one.
         fence(Acquire);
         self.node().version.load(Relaxed) == version
     }
@@ -186,7 +191,7 @@ impl<'m> NodeRef<'m> {
         self.count() == SLOTS
     }
 
-    /// The record of a slot below the count.
+    /// Returns the record of a slot below the count.
     pub(super) fn record(self, slot: usize) -> RecordRef<'m> {
         let record = NonNull::new(self.node().records[slot].load(Acquire));
         let record = record.expect("slots below the count are set");
@@ -194,7 +199,7 @@ impl<'m> NodeRef<'m> {
         unsafe { RecordRef::from_raw(record) }
     }
 
-    /// The child in a slot below the count of an inner node.
+    /// Returns the child in a slot below the count of an inner node.
     pub(super) fn child(self, slot: usize) -> NodeRef<'m> {
         let child = NonNull::new(self.inner().children[slot].load(Acquire));
         let child = child.expect("slots below the count are set");
@@ -202,7 +207,7 @@ impl<'m> NodeRef<'m> {
         unsafe { NodeRef::from_raw(child) }
     }
 
-    /// This filled node as a slot of its parent.
+    /// Returns this filled node as a slot of its parent.
     pub(super) fn as_child(self) -> Slot<'m> {
         Slot {
             head: self.head(0),
@@ -211,7 +216,8 @@ impl<'m> NodeRef<'m> {
         }
     }
 
-    /// The record of a slot, if its key is the probe's. Other records are left in peace, and out of the cache.
+    /// Returns the record of a slot, if its key is the probe's. Does not touch records with another
+    /// head, so they cause no cache misses.
     pub(super) fn record_if(self, slot: usize, probe: &Probe<'_>) -> Option<RecordRef<'m>> {
         if self.head(slot) != probe.head {
             return None;
@@ -219,7 +225,8 @@ impl<'m> NodeRef<'m> {
         Some(self.record(slot)).filter(|record| record.key() == probe.key)
     }
 
-    /// How many of the slots before `count` lie before the probe, assuming that those before `from` do.
+    /// Returns the number of slots before `count` that lie before the probe, assuming that those
+    /// before `from` do.
     pub(super) fn rank(self, from: usize, count: usize, probe: &Probe<'_>, equal: Equal) -> usize {
         let first = self.partition(from, count, |head| head < probe.head);
         if first == count || self.head(first) != probe.head {
@@ -248,7 +255,8 @@ impl<'m> NodeRef<'m> {
         let version = self.node().version.load(Relaxed);
         debug_assert!(version.is_multiple_of(2));
         self.node().version.store(version + 1, Relaxed);
-        // Keeps the stores of the change behind the odd version; pairs with the fence in `unchanged_since`.
+        // Keeps the stores of the change after the odd version; pairs with the fence in
+        // `unchanged_since`.
         fence(Release);
         Change {
             target: self,
@@ -256,13 +264,14 @@ impl<'m> NodeRef<'m> {
         }
     }
 
-    /// Brings the lines that a search reads into the cache side by side, before the search asks for them one by one.
+    /// Brings the lines that a search reads into the cache in parallel, before the search loads
+    /// them one by one.
     pub(super) fn prefetch(self) {
         #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
         for offset in (0..offset_of!(Node, records)).step_by(64) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let line = self.ptr.as_ptr().cast::<i8>().wrapping_add(offset);
-            // SAFETY: a prefetch is a hint: it has no effect that the program could see.
+            // SAFETY: a prefetch is a hint without an effect visible to the program.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
         }
     }
@@ -279,7 +288,8 @@ impl<'m> NodeRef<'m> {
         }
     }
 
-    /// The first slot in `from..to` whose head does not satisfy `before`, or `to`. No branch depends on a head.
+    /// Returns the first slot in `from..to` whose head does not satisfy `before`, or `to`. No
+    /// branch depends on a head.
     fn partition(self, from: usize, to: usize, before: impl Fn(u64) -> bool) -> usize {
         let (mut base, mut left) = (from, to.saturating_sub(from));
         if left == 0 {
@@ -294,7 +304,8 @@ impl<'m> NodeRef<'m> {
     }
 
     fn node(self) -> &'m Node {
-        // SAFETY: `from_raw` promises a published node that lives as long as `'m`; all that changes in it is atomic.
+        // SAFETY: `from_raw` promises a published node that lives as long as `'m`; all its mutable
+        // fields are atomic.
         let node = unsafe { self.ptr.as_ref() };
         node.published.check();
         node
@@ -302,24 +313,25 @@ impl<'m> NodeRef<'m> {
 
     fn inner(self) -> &'m Inner {
         assert!(!self.is_leaf());
-        // SAFETY: a node that is not a leaf was made as the first field of an `Inner`, and the pointer may reach all of
-        // it, since it comes from the arena and not from a reference to the node.
+        // SAFETY: a node that is not a leaf was made as the first field of an `Inner`. The pointer
+        // may reach all of it, since it comes from the arena and not from a reference to the node.
         unsafe { self.ptr.cast::<Inner>().as_ref() }
     }
 }
 
-/// A change in progress; it ends, and readers may go on, when this is dropped.
+/// A change in progress. It ends when this is dropped, and readers continue.
 pub(super) struct Change<'m> {
     target: NodeRef<'m>,
     version: u64,
 }
 
 impl<'m> Change<'m> {
-    /// Inserts a slot and moves those from `at` on by one place.
+    /// Inserts a slot and moves those from `at` up by one.
     pub(super) fn insert(&mut self, at: usize, slot: Slot<'m>) {
         let count = self.target.count();
         assert!(at <= count && count < SLOTS);
-        // From the back, so that a slot is copied before it is overwritten; one array at a time is what compiles well.
+        // From the back, so that a slot is copied before it is overwritten. One array at a time
+        // compiles well.
         let node = self.target.node();
         for pair in node.heads[at..=count].windows(2).rev() {
             pair[1].store(pair[0].load(Relaxed), Relaxed);
@@ -336,14 +348,14 @@ impl<'m> Change<'m> {
         self.target.node().count.store(count + 1, Release);
     }
 
-    /// Appends the slots of another node from `at` on.
+    /// Appends the slots of another node, starting at `at`.
     pub(super) fn append(&mut self, other: NodeRef<'m>, at: usize) {
         for i in at..other.count() {
             self.insert(self.target.count(), other.slot(i));
         }
     }
 
-    /// Forgets the slots from `count` on. What is in them stays, for readers that still look there.
+    /// Drops the slots from `count` up. Their contents stay for readers that still look there.
     pub(super) fn truncate(&mut self, count: usize) {
         assert!(count <= self.target.count());
         self.target.node().count.store(count, Release);

@@ -1,14 +1,15 @@
-//! Keys and their versions, as they lie in the arena.
+//! Keys and their versions, as laid out in the arena.
 //!
 //! ```text
 //! record   newest version -> | inserts until the next trim | key length | key bytes
 //! version  older version ->  | seqno | value length | kind | value bytes
 //! ```
 //!
-//! The bytes are written before the pointer to them is stored (release) and never change after it; readers find them
-//! through that pointer (acquire). Only two things change later: `newest`, when the key gets another version, and
-//! `older`, which is set to null when no reader needs what lies behind it.
-//! A reader that already passed an unlinked pointer goes on safely, because the memory stays in the arena.
+//! The writer fills the bytes before it stores the pointer to them (release), and they never change
+//! afterwards; readers find them through that pointer (acquire). Only two things change later:
+//! `newest`, when the key gets another version, and `older`, set to null when no reader needs older
+//! versions. A reader that has already passed an unlinked pointer continues safely, because the
+//! memory stays in the arena.
 
 use std::alloc::Layout;
 use std::marker::PhantomData;
@@ -25,21 +26,21 @@ use crate::sync::{
 /// One version of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'m> {
-    /// The commit that wrote it.
+    /// Sequence number of the commit that wrote it.
     pub seqno: u64,
-    /// What it says of the key, in the caller's numbering.
+    /// Kind of the version (such as put or delete), in the caller's numbering.
     pub kind: u8,
-    /// Its value; empty for kinds without one.
+    /// Value; empty for kinds without one.
     pub value: &'m [u8],
 }
 
-/// Chains shorter than this are not worth a walk.
+/// Shortest chain that is worth a walk.
 const TRIM_INTERVAL_MIN: u32 = 8;
 
 #[repr(C)]
 pub(super) struct Record {
     newest: AtomicPtr<Version>,
-    /// Used by the writer alone; atomic because readers share the record.
+    /// Used only by the writer; atomic because readers share the record.
     until_trim: AtomicU32,
     key_len: u32,
     published: Published,
@@ -57,7 +58,7 @@ pub(super) struct Version {
 /// A published record in an arena that lives at least as long as `'m`.
 #[derive(Clone, Copy)]
 pub(super) struct RecordRef<'m> {
-    /// Has the provenance of the whole chunk: the key lies behind the record.
+    /// Has the provenance of the whole chunk, because the key follows the record.
     ptr: NonNull<Record>,
     arena: PhantomData<&'m Record>,
 }
@@ -65,7 +66,7 @@ pub(super) struct RecordRef<'m> {
 /// A published version in an arena that lives at least as long as `'m`.
 #[derive(Clone, Copy)]
 pub(super) struct VersionRef<'m> {
-    /// Has the provenance of the whole chunk: the value lies behind the version.
+    /// Has the provenance of the whole chunk, because the value follows the version.
     ptr: NonNull<Version>,
     arena: PhantomData<&'m Version>,
 }
@@ -78,7 +79,7 @@ impl<'m> RecordRef<'m> {
     /// The arena outlives `'m`.
     pub(super) unsafe fn create(arena: &mut Arena, key: &[u8], first: Entry<'_>) -> Self {
         let ptr = alloc_with_tail::<Record>(arena, key.len());
-        // SAFETY: the caller vouches for the arena.
+        // SAFETY: the caller promises that the arena outlives `'m`.
         let version = unsafe { VersionRef::<'m>::create(arena, first, None) };
         let record = Record {
             newest: AtomicPtr::new(version.ptr.as_ptr()),
@@ -86,7 +87,8 @@ impl<'m> RecordRef<'m> {
             key_len: key.len() as u32,
             published: Published::new(),
         };
-        // SAFETY: the memory is fresh, aligned, and large enough for the record and the key behind it.
+        // SAFETY: the memory is fresh, aligned, and large enough for the record and the key after
+        // it.
         unsafe {
             ptr.write(record);
             copy_tail(ptr, key);
@@ -96,8 +98,8 @@ impl<'m> RecordRef<'m> {
 
     /// # Safety
     ///
-    /// `ptr` was made by [`create`](Self::create) in an arena that outlives `'m`, and came here through an acquire load
-    /// of the pointer (or never left the thread).
+    /// `ptr` was made by [`create`](Self::create) in an arena that outlives `'m`. It was obtained
+    /// by an acquire load of the pointer, or never left the thread.
     pub(super) unsafe fn from_raw(ptr: NonNull<Record>) -> Self {
         RecordRef {
             ptr,
@@ -111,7 +113,8 @@ impl<'m> RecordRef<'m> {
 
     pub(super) fn key(self) -> &'m [u8] {
         let len = self.record().key_len as usize;
-        // SAFETY: `create` wrote `key_len` bytes behind the record, and nobody writes them again.
+        // SAFETY: `create` wrote `key_len` bytes after the record, and they are never written
+        // again.
         unsafe { tail(self.ptr, len) }
     }
 
@@ -122,7 +125,7 @@ impl<'m> RecordRef<'m> {
         unsafe { VersionRef::from_raw(newest) }
     }
 
-    /// The newest version that a reader at this point sees.
+    /// Returns the newest version that a reader at this read point sees.
     pub(super) fn visible_at(self, read_point: u64) -> Option<VersionRef<'m>> {
         let mut version = self.newest();
         while version.entry().seqno > read_point {
@@ -131,10 +134,11 @@ impl<'m> RecordRef<'m> {
         Some(version)
     }
 
-    /// Puts a version on top and unlinks those that no reader at or above `horizon` needs.
+    /// Adds a version on top and unlinks those that no reader at or above `horizon` needs.
     ///
-    /// Only the writer calls this. Chains keep at most twice the versions that are needed, plus a few: a chain is
-    /// walked only when it may have doubled since the last walk, which makes the walks free on average.
+    /// Only the writer calls this. A chain keeps at most twice the needed versions, plus a few. It
+    /// is walked only when it may have doubled since the last walk, so the amortized cost of the
+    /// walks is constant.
     pub(super) fn push(self, arena: &mut Arena, new: Entry<'_>, horizon: u64) {
         let newest = self.newest();
         debug_assert!(newest.entry().seqno < new.seqno);
@@ -149,7 +153,7 @@ impl<'m> RecordRef<'m> {
         self.record().until_trim.store(until_trim, Relaxed);
         // SAFETY: this record lies in the same arena, which outlives `'m`.
         let version = unsafe { VersionRef::<'m>::create(arena, new, Some(newest)) };
-        // Pairs with the load in `newest`: whoever sees the pointer sees the bytes.
+        // Pairs with the load in `newest`: a reader that sees the pointer sees the bytes.
         self.record().newest.store(version.ptr.as_ptr(), Release);
     }
 
@@ -174,7 +178,8 @@ impl<'m> VersionRef<'m> {
             kind: entry.kind,
             published: Published::new(),
         };
-        // SAFETY: the memory is fresh, aligned, and large enough for the version and the value behind it.
+        // SAFETY: the memory is fresh, aligned, and large enough for the version and the value
+        // after it.
         unsafe {
             ptr.write(version);
             copy_tail(ptr, entry.value);
@@ -201,18 +206,20 @@ impl<'m> VersionRef<'m> {
         Entry {
             seqno: version.seqno,
             kind: version.kind,
-            // SAFETY: `create` wrote `value_len` bytes behind the version, and nobody writes them again.
+            // SAFETY: `create` wrote `value_len` bytes after the version, and they are never
+            // written again.
             value: unsafe { tail(self.ptr, version.value_len as usize) },
         }
     }
 
     pub(super) fn older(self) -> Option<VersionRef<'m>> {
         let older = NonNull::new(self.version().older.load(Acquire))?;
-        // SAFETY: it was the newest version, published as such, when it became the older one of this.
+        // SAFETY: it was published as the newest version before it became the older one of this.
         Some(unsafe { VersionRef::from_raw(older) })
     }
 
-    /// Unlinks what lies behind the newest version at or below `horizon`; says how many versions remain from here on.
+    /// Unlinks all versions older than the newest one at or below `horizon`; returns the number of
+    /// versions that remain, this one included.
     fn trim(self, horizon: u64) -> u32 {
         let mut kept = 1;
         let mut version = self;
@@ -227,7 +234,8 @@ impl<'m> VersionRef<'m> {
         kept
     }
 
-    /// Relaxed is enough: nothing is published by it, and a reader that misses it finds the old versions intact.
+    /// Unlinks all older versions. Relaxed is enough: this publishes nothing, and a reader that
+    /// misses it finds the old versions intact.
     fn unlink_older(self) {
         self.version().older.store(null_mut(), Relaxed);
     }
@@ -240,7 +248,8 @@ impl<'m> VersionRef<'m> {
     }
 }
 
-/// Room for a `T` and `tail_bytes` behind it. Everything in the arena is at least 8-byte aligned.
+/// Allocates room for a `T` and `tail_bytes` after it. Everything in the arena is at least 8-byte
+/// aligned.
 fn alloc_with_tail<T>(arena: &mut Arena, tail_bytes: usize) -> NonNull<T> {
     let size = size_of::<T>() + tail_bytes;
     let layout = Layout::from_size_align(size, align_of::<T>());
@@ -251,7 +260,7 @@ fn alloc_with_tail<T>(arena: &mut Arena, tail_bytes: usize) -> NonNull<T> {
 
 /// # Safety
 ///
-/// `bytes.len()` bytes behind the `T` belong to the same allocation and are not shared yet.
+/// The `bytes.len()` bytes after the `T` belong to the same allocation and are not shared yet.
 unsafe fn copy_tail<T>(ptr: NonNull<T>, bytes: &[u8]) {
     // SAFETY: promised by the caller; fresh memory cannot overlap the source.
     unsafe {
@@ -262,7 +271,8 @@ unsafe fn copy_tail<T>(ptr: NonNull<T>, bytes: &[u8]) {
 
 /// # Safety
 ///
-/// `len` bytes behind the `T` were written by [`copy_tail`] before the pointer was published, and live as long as `'m`.
+/// The `len` bytes after the `T` were written by [`copy_tail`] before the pointer was published,
+/// and live as long as `'m`.
 unsafe fn tail<'m, T>(ptr: NonNull<T>, len: usize) -> &'m [u8] {
     // SAFETY: promised by the caller.
     unsafe { std::slice::from_raw_parts(ptr.add(1).cast::<u8>().as_ptr(), len) }

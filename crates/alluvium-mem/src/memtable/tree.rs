@@ -1,13 +1,15 @@
-//! The B+-tree over the records: descent, insertion, splits.
+//! B+-tree over the records: descent, insertion, splits.
 //!
-//! Readers descend optimistically: having read a child's version, they check that the parent has not changed since its
-//! own version was read. The single writer makes a parent odd before it splits a child and even again after the
-//! child, so a reader cannot take a child's version from after a split together with a parent from before it.
-//! The root pointer plays the parent of the root: a new root is stored before the old one is split.
+//! Readers descend optimistically: after reading a child's version, they check that the parent has
+//! not changed since its own version was read. The single writer makes a parent odd before it
+//! splits a child and even again after the child. So a reader cannot combine a child's version from
+//! after a split with a parent from before it. The root pointer acts as the parent of the root: a
+//! new root is stored before the old one is split.
 //!
-//! Full inner nodes are split on the writer's way down, so the parent of a split always has room. Keys are never
-//! removed; hence leaves are never empty (but for the first), and the smallest key of a leaf is the one that its
-//! parents know it by. A search that runs off the right end of a leaf thus finds its answer in that next separator.
+//! The writer splits full inner nodes on its way down, so the parent of a split always has room.
+//! Keys are never removed. Hence no leaf is empty except the first, and the smallest key of a leaf
+//! equals the separator in its parents. A search that runs off the right end of a leaf thus finds
+//! its answer in the next separator.
 
 use std::ptr::NonNull;
 
@@ -23,7 +25,7 @@ pub(super) struct Tree {
     root: AtomicPtr<Node>,
 }
 
-/// Where to go: forwards from a key, backwards from a key, or to the end.
+/// Target of a descent: forwards from a key, backwards from a key, or the end.
 #[derive(Clone, Copy)]
 pub(super) enum Target<'k> {
     AtOrAfter(Probe<'k>),
@@ -32,14 +34,14 @@ pub(super) enum Target<'k> {
     Last,
 }
 
-/// A record and where it was found, good for the next step as long as the leaf does not change.
+/// A record and its location, valid for the next step as long as the leaf does not change.
 #[derive(Clone, Copy)]
 pub(super) struct Position<'m> {
     pub(super) record: RecordRef<'m>,
     pub(super) leaf: NodeRef<'m>,
     pub(super) leaf_version: u64,
     pub(super) slot: usize,
-    /// The smallest key of the next leaf.
+    /// Smallest key of the next leaf.
     pub(super) next_leaf: Option<RecordRef<'m>>,
 }
 
@@ -50,7 +52,8 @@ struct Leaf<'m> {
     next_leaf: Option<RecordRef<'m>>,
 }
 
-/// Where the writer arrived. The parent has room for one more child; there is none while the root is a leaf with room.
+/// Result of the writer's descent. `parent` has room for one more child; it is `None` if the root
+/// is a leaf with room.
 struct WritePath<'m> {
     parent: Option<(NodeRef<'m>, usize)>,
     leaf: NodeRef<'m>,
@@ -109,7 +112,7 @@ impl Tree {
         }
     }
 
-    /// The first record behind this one.
+    /// Returns the first record after this one.
     pub(super) fn next<'m>(&'m self, from: &Position<'m>) -> Option<Position<'m>> {
         let slot = from.slot + 1;
         let record = (slot < from.leaf.count()).then(|| from.leaf.record(slot));
@@ -126,7 +129,7 @@ impl Tree {
         }
     }
 
-    /// The last record before this one.
+    /// Returns the last record before this one.
     pub(super) fn prev<'m>(&'m self, from: &Position<'m>) -> Option<Position<'m>> {
         if let Some(slot) = from.slot.checked_sub(1) {
             let record = from.leaf.record(slot);
@@ -141,13 +144,14 @@ impl Tree {
         self.locate(&Target::Before(Probe::new(from.record.key())))
     }
 
-    /// The position of the smallest key of a leaf. That key exists, so `locate` ends there and does not come back.
+    /// Returns the position of the smallest key of a leaf. That key exists, so `locate` ends there
+    /// and does not recurse again.
     fn first_of<'m>(&'m self, leaf: Option<RecordRef<'m>>) -> Option<Position<'m>> {
         self.locate(&Target::AtOrAfter(Probe::new(leaf?.key())))
     }
 
-    /// Descends to the leaf that covers the target. Starts again whenever the writer was in the way, which the writer
-    /// is only for the length of a split.
+    /// Descends to the leaf that covers the target. Restarts whenever it overlaps a split by the
+    /// writer.
     fn leaf_for<'m>(&'m self, target: &Target<'_>) -> Leaf<'m> {
         'restart: loop {
             let mut node = self.root();
@@ -185,13 +189,14 @@ impl Tree {
     }
 }
 
-/// The writer's side. Only one thread at a time is here, and nobody else changes what it reads.
+/// The writer's side. Only one thread at a time runs this, and no other thread changes the data it
+/// reads.
 impl Tree {
-    /// Adds a version, to the record of the key if there is one.
+    /// Adds a version, to the existing record of the key if there is one.
     ///
     /// # Safety
     ///
-    /// The arena is the one of [`new`](Self::new), and no other thread is in this function.
+    /// The arena is the one passed to [`new`](Self::new), and no other thread is in this function.
     pub(super) unsafe fn insert(
         &self,
         arena: &mut Arena,
@@ -225,7 +230,7 @@ impl Tree {
         }
     }
 
-    /// Descends to the leaf of the key, and makes room for a split of it on the way.
+    /// Descends to the leaf of the key, and makes room for a split of that leaf on the way.
     fn leaf_for_writing<'m>(&'m self, arena: &mut Arena, probe: &Probe<'_>) -> WritePath<'m> {
         let target = Target::AtOrAfter(*probe);
         let mut node = self.root();
@@ -243,7 +248,7 @@ impl Tree {
                 let appends = is_last && target.child(child, SLOTS) + 1 == SLOTS;
                 let at = if appends { SLOTS - 1 } else { SLOTS / 2 };
                 self.split(arena, (node, slot), child, at, None);
-                // The halves have room: the next turn goes down.
+                // The halves have room: the next iteration descends.
                 continue;
             }
             is_last_leaf = is_last;
@@ -257,7 +262,7 @@ impl Tree {
         }
     }
 
-    /// Puts a new root above a full one. Readers may use either until the old one is split.
+    /// Adds a new root above a full one. Readers may use either until the old one is split.
     fn grow<'m>(&'m self, arena: &mut Arena, old: NodeRef<'m>) -> NodeRef<'m> {
         // SAFETY: the arena outlives the tree.
         let root = unsafe { NodeRef::create_inner(arena) };
@@ -271,10 +276,11 @@ impl Tree {
         root
     }
 
-    /// Moves the slots of `node` from `at` on to a new right neighbor, which gets its place in the parent, and inserts
-    /// `new` on its side of the border.
+    /// Moves the slots of `node` from `at` up to a new right neighbor, adds the neighbor to the
+    /// parent, and inserts `new` on its side of the border.
     ///
-    /// The neighbor is filled before anyone sees it; the old node and its parent are odd only for what is left to do.
+    /// The neighbor is filled before readers can reach it; the old node and its parent are odd only
+    /// for the remaining steps.
     fn split<'m>(
         &'m self,
         arena: &mut Arena,
@@ -315,7 +321,7 @@ impl Tree {
 }
 
 impl Target<'_> {
-    /// The slot of the child to go to in an inner node.
+    /// Returns the slot of the child to descend to in an inner node.
     fn child(&self, node: NodeRef<'_>, count: usize) -> usize {
         let end = match self {
             Target::AtOrAfter(probe) | Target::After(probe) => {
@@ -327,7 +333,8 @@ impl Target<'_> {
         end - 1
     }
 
-    /// The slot to stop at in a leaf: the count if it lies behind this leaf, nothing if there is no such key at all.
+    /// Returns the slot to stop at in a leaf: the count if it lies after this leaf, `None` if there
+    /// is no such key at all.
     fn slot(&self, leaf: NodeRef<'_>, count: usize) -> Option<usize> {
         match self {
             Target::AtOrAfter(probe) => Some(leaf.rank(0, count, probe, Equal::After)),

@@ -1,4 +1,4 @@
-//! A memtable beside a `BTreeMap` that keeps every version, driven by seeded random operations.
+//! Compares a memtable with a `BTreeMap` that keeps every version, under seeded random operations.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -43,12 +43,12 @@ impl Drop for ShowSeed {
     }
 }
 
-/// One version as both sides know it: seqno, kind, value.
+/// One version in both the model and the memtable: seqno, kind, value.
 type Version = (u64, u8, Vec<u8>);
 
 pub struct Model {
     pub memtable: Arc<Memtable>,
-    /// Oldest version first.
+    /// Versions of each key, oldest first.
     rows: BTreeMap<Vec<u8>, Vec<Version>>,
     pub seqno: u64,
     pub horizon: u64,
@@ -87,7 +87,7 @@ impl Model {
         versions.push((self.seqno, kind, value.to_vec()));
     }
 
-    /// The key at or after a bound that is visible, or the last one before it, as the model has it.
+    /// Returns the model's first visible key from a bound, in the given direction.
     fn expected(&self, from: Bound<&[u8]>, forwards: bool, read_point: u64) -> Option<&[u8]> {
         let visible = |(key, versions): (&'_ Vec<u8>, &Vec<Version>)| {
             let seen = versions[0].0 <= read_point;
@@ -137,7 +137,7 @@ impl Model {
         );
     }
 
-    /// Seeks somewhere and walks a few steps to and fro.
+    /// Seeks to a random place and walks a few steps in both directions.
     pub fn check_walk(&self, start: &[u8], random: &mut Random, read_point: u64) {
         let mut cursor = self.memtable.cursor(read_point);
         let mut expected = match random.below(4) {
@@ -172,7 +172,7 @@ impl Model {
         self.check_place(&cursor, expected, read_point);
     }
 
-    /// Walks everything, both ways.
+    /// Walks all keys, in both directions.
     pub fn check_all(&self, read_point: u64) {
         let mut cursor = self.memtable.cursor(read_point);
         let visible = |row: &(&Vec<u8>, &Vec<Version>)| row.1[0].0 <= read_point;
@@ -191,7 +191,8 @@ impl Model {
     }
 }
 
-/// Many short keys that collide, some with a long common prefix, some of up to 300 bytes, and the empty one.
+/// Returns a random key: mostly short keys that collide, some with a long common prefix, some of up
+/// to 300 bytes, and the empty one.
 fn random_key(random: &mut Random) -> Vec<u8> {
     let alphabet = [2, 4, 256][random.below(3) as usize];
     let length = match random.below(10) {

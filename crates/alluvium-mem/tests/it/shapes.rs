@@ -1,4 +1,4 @@
-//! Orders of insertion, sizes and chains that have a path of their own in the tree.
+//! Insertion orders, sizes and chains with their own code paths in the tree.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Readers beside the writer: whatever was published is found, in order, and nothing newer.
+//! Readers concurrent with the writer find everything published, in order, and nothing newer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,20 +11,22 @@ const KEYS: u64 = if cfg!(miri) { 24 } else { 3_000 };
 const COMMITS: u64 = if cfg!(miri) { 100 } else { 60_000 };
 const READERS: usize = 3;
 
-/// What the engine keeps outside of the memtable: the visible seqno, and one registered read point for each reader.
+/// State that the engine keeps outside of the memtable: the visible seqno, and one registered read
+/// point per reader.
 struct Shared {
     memtable: Arc<Memtable>,
     visible: AtomicU64,
     registered: [AtomicU64; READERS],
 }
 
-/// Commit `seqno` writes the key of this number; all keys are written once in every round, in an order of the round's own.
+/// Returns the number of the key that commit `seqno` writes. Every round writes each key once, in
+/// an order of its own.
 fn key_of(seqno: u64) -> u64 {
     let (round, turn) = ((seqno - 1) / KEYS, (seqno - 1) % KEYS);
     (turn * [1, 7, 11, 13][round as usize % 4] + round) % KEYS
 }
 
-/// The last commit up to `read_point` that wrote this key.
+/// Returns the last commit up to `read_point` that wrote this key.
 fn newest_commit(key: u64, read_point: u64) -> Option<u64> {
     let back = (0..2 * KEYS).map_while(|back| read_point.checked_sub(back));
     back.take_while(|seqno| *seqno > 0)
@@ -37,7 +39,7 @@ fn encode(key: u64) -> Vec<u8> {
 
 fn write(shared: &Shared) {
     for seqno in 1..=COMMITS {
-        // A reader registers before it reads `visible`, so what it will use is at or above this.
+        // A reader registers before it reads `visible`, so its read point is at or above this.
         let oldest = shared.registered.iter().map(|r| r.load(Ordering::SeqCst));
         let horizon = oldest.min().unwrap_or(0).min(seqno - 1);
         let key = encode(key_of(seqno));
@@ -53,7 +55,8 @@ fn read(shared: &Shared, reader: usize, random: &mut Random) {
     let mut read_point = 0;
     while read_point < COMMITS {
         read_point = shared.visible.load(Ordering::Acquire);
-        // Monotonic: everything before is given up, this one is kept until the next turn.
+        // Monotonic: all earlier read points are released, this one is held until the next
+        // iteration.
         shared.registered[reader].store(read_point, Ordering::SeqCst);
         for _ in 0..20 {
             let key = random.below(KEYS);
@@ -66,7 +69,8 @@ fn read(shared: &Shared, reader: usize, random: &mut Random) {
     }
 }
 
-/// Every key exists once the first round is through; before that, those that were written so far do.
+/// Scans from a random key. Every key exists after the first round; during it, only the keys
+/// written so far do.
 fn scan(shared: &Shared, random: &mut Random, read_point: u64) {
     let (start, forwards) = (random.below(KEYS), random.below(2) == 0);
     let mut cursor = shared.memtable.cursor(read_point);

@@ -68,7 +68,7 @@ pub struct DeleteArgs {
     id: u64,
 }
 
-/// `alluvium backup`.
+/// Runs `alluvium backup`.
 pub fn run(command: &BackupCommand, output: &mut Output) -> anyhow::Result<Exit> {
     match command {
         BackupCommand::Create(arguments) => create(arguments, output),
@@ -95,7 +95,8 @@ pub fn run(command: &BackupCommand, output: &mut Output) -> anyhow::Result<Exit>
     }
 }
 
-/// Refuses what is no store: opening one for writing creates what is missing, which only `create` wants.
+/// Returns an error if the directory is no store: opening one for writing creates missing parts,
+/// and only `create` wants that.
 fn check_there(dir: &Path) -> anyhow::Result<()> {
     if dir.join("tables").is_dir() {
         return Ok(());
@@ -105,7 +106,7 @@ fn check_there(dir: &Path) -> anyhow::Result<()> {
     Err(CannotOpen(message).into())
 }
 
-/// Opens a store that is there for reading: not a byte of it changes.
+/// Opens an existing store read-only; no byte of it changes.
 fn to_read(dir: &Path) -> anyhow::Result<BackupStore> {
     check_there(dir)?;
     opened(dir, BackupStore::open_read_only(dir))
@@ -119,7 +120,7 @@ fn opened(dir: &Path, store: alluvium::Result<BackupStore>) -> anyhow::Result<Ba
     store.with_context(|| format!("cannot open the backups in {}", dir.display()))
 }
 
-/// Refuses a number that no backup has, and says which there are.
+/// Returns an error that lists the existing backups, if there is no backup of this number.
 fn known(store: &BackupStore, id: u64) -> anyhow::Result<()> {
     let list = store.list()?;
     let good = list.backups.iter().map(|backup| backup.id);

@@ -1,4 +1,4 @@
-//! `compact`, `checkpoint` and `load`: what opens the database for writing.
+//! `compact`, `checkpoint` and `load`: the commands that open the database for writing.
 
 use std::io::{BufRead, ErrorKind};
 use std::path::PathBuf;
@@ -41,14 +41,14 @@ pub struct LoadArgs {
     create: bool,
 }
 
-/// `alluvium compact`.
+/// Runs `alluvium compact`.
 pub fn compact(arguments: &CompactArgs, output: &mut Output) -> anyhow::Result<Exit> {
     let db = open_to_write(&arguments.dir)?;
     let names = match &arguments.keyspace {
         Some(name) => vec![keyspace(&db, name)?.name().to_owned()],
         None => db.keyspace_names()?,
     };
-    // What the log held is in tables on both sides of the comparison.
+    // Flush first, so that both sides of the comparison have all rows in tables.
     db.flush()?;
     let before = sizes(&db, &names)?;
     for name in &names {
@@ -80,7 +80,7 @@ fn sizes(db: &Database, names: &[String]) -> anyhow::Result<Vec<KeyspaceStats>> 
         .collect())
 }
 
-/// `alluvium checkpoint`.
+/// Runs `alluvium checkpoint`.
 pub fn checkpoint(arguments: &CheckpointArgs, output: &mut Output) -> anyhow::Result<Exit> {
     let db = open_to_write(&arguments.dir)?;
     let made = db.checkpoint(&arguments.target)?;
@@ -104,11 +104,11 @@ pub fn checkpoint(arguments: &CheckpointArgs, output: &mut Output) -> anyhow::Re
     Ok(Exit::Done)
 }
 
-/// `alluvium load`: all rows as one commit, or none.
+/// Runs `alluvium load`: all rows as one commit, or none.
 pub fn load(arguments: &LoadArgs, form: Form, output: &mut Output) -> anyhow::Result<Exit> {
     let db = open_to_write(&arguments.dir)?;
     let target = match arguments.create {
-        // With the options that it has, where it is there.
+        // An existing keyspace keeps its options.
         true => db.keyspace(&arguments.keyspace, KeyspaceOptions::default())?,
         false => keyspace(&db, &arguments.keyspace)?,
     };

@@ -1,4 +1,4 @@
-//! `changes`: the history of a database as far as its log is kept, commit by commit.
+//! `changes`: the history of a database as far back as its log is kept, commit by commit.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub struct ChangesArgs {
     keyspace: Vec<String>,
 }
 
-/// `alluvium changes`.
+/// Runs `alluvium changes`.
 pub fn run(arguments: &ChangesArgs, form: Form, output: &mut Output) -> anyhow::Result<Exit> {
     let coding = form.coding();
     let db = open_to_read(&arguments.dir)?;
@@ -55,7 +55,7 @@ pub fn run(arguments: &ChangesArgs, form: Form, output: &mut Output) -> anyhow::
             Err(error) => break Err(error),
         }
     };
-    // The changes up to the failure are an answer too, so the document is ended.
+    // The changes before the failure are part of the answer, so the document is completed.
     let error = read.as_ref().err().map(ToString::to_string);
     let next = changes.next_seqno();
     list.end(&fields(

@@ -1,7 +1,7 @@
-//! The command line: what can be asked, and the exit code of the answer.
+//! Command line: the commands, their arguments and exit codes.
 //!
-//! Answers go to stdout, advice to stderr, neither in colour. Commands that only look open the database read-only or read
-//! its files under the shared lock, and write nothing.
+//! Answers go to stdout, advice to stderr, neither in color. Commands that only read open the
+//! database read-only or read its files under the shared lock, and write nothing.
 
 mod backup;
 mod change;
@@ -60,7 +60,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// How keys and values are written.
+    /// Returns the text form of keys and values.
     pub fn coding(self) -> Coding {
         match self.hex {
             true => Coding::Hex,
@@ -103,12 +103,12 @@ enum Command {
     Load(change::LoadArgs),
 }
 
-/// Parses, runs, reports errors.
+/// Parses the command line, runs the command and reports errors.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are answers on stdout, all else is bad usage on stderr.
+            // Help and version are answers on stdout; everything else is bad usage on stderr.
             let _ = error.print();
             return code(if error.use_stderr() {
                 Exit::Usage

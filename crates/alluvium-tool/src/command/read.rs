@@ -1,4 +1,4 @@
-//! `get` and `scan`: rows as a reader of the newest commit sees them.
+//! `get` and `scan`: rows as of the newest commit.
 
 use std::path::PathBuf;
 
@@ -48,13 +48,13 @@ pub struct ScanArgs {
     keys_only: bool,
 }
 
-/// The bytes of an argument.
+/// Decodes an argument; `what` names it in the error message.
 pub fn bytes(coding: Coding, what: &str, word: &str) -> anyhow::Result<Vec<u8>> {
     let read = coding.read(word);
     read.map_err(|error| Usage(format!("{what}: {error}")).into())
 }
 
-/// `alluvium get`.
+/// Runs `alluvium get`.
 pub fn get(arguments: &GetArgs, form: Form, output: &mut Output) -> anyhow::Result<Exit> {
     let coding = form.coding();
     let key = bytes(coding, "KEY", &arguments.key)?;
@@ -81,7 +81,7 @@ pub fn get(arguments: &GetArgs, form: Form, output: &mut Output) -> anyhow::Resu
     Ok(Exit::Done)
 }
 
-/// `alluvium scan`.
+/// Runs `alluvium scan`.
 pub fn scan(arguments: &ScanArgs, form: Form, output: &mut Output) -> anyhow::Result<Exit> {
     let coding = form.coding();
     let options = cursor_options(arguments, coding)?;
@@ -113,7 +113,7 @@ pub fn scan(arguments: &ScanArgs, form: Form, output: &mut Output) -> anyhow::Re
             None => key.clone(),
         })?;
     };
-    // The rows up to the failure are an answer too, so the document is ended.
+    // The rows before the failure are part of the answer, so the document is completed.
     let error = scanned.as_ref().err().map(ToString::to_string);
     list.end(&fields(json!({ "count": rows, "error": error })))?;
     scanned.context("the scan ends here")?;
@@ -146,7 +146,7 @@ fn step(cursor: &mut Cursor, reverse: bool, first: bool) -> alluvium::Result<boo
     }
 }
 
-/// A value that may be missing, as JSON.
+/// Returns a value that may be missing as JSON.
 pub fn nullable(coding: Coding, bytes: Option<&[u8]>) -> Value {
     bytes.map_or(Value::Null, |bytes| coding.show(bytes).into())
 }

@@ -1,4 +1,4 @@
-//! `repair`: what can be read of a damaged database, as a new one. Asks first.
+//! `repair`: saves the readable data of a damaged database as a new one. Asks for confirmation.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, IsTerminal};
@@ -26,7 +26,7 @@ pub struct RepairArgs {
     yes: bool,
 }
 
-/// `alluvium repair`.
+/// Runs `alluvium repair`.
 pub fn run(arguments: &RepairArgs, form: Form, output: &mut Output) -> anyhow::Result<Exit> {
     if !arguments.dir.is_dir() {
         let message = format!("{} is no directory", arguments.dir.display());
@@ -55,7 +55,7 @@ pub fn run(arguments: &RepairArgs, form: Form, output: &mut Output) -> anyhow::R
     Ok(Exit::Wrong)
 }
 
-/// Lets a person type the database's name. Without a person there must be `--yes`.
+/// Asks the user to type the database's name. Without a terminal, `--yes` is required.
 fn ask(dir: &Path) -> anyhow::Result<()> {
     if !std::io::stdin().is_terminal() {
         let message = "a repair may lose rows that a backup has, so it asks first: add --yes where nobody can answer";

@@ -21,7 +21,7 @@ pub struct SetTimeArgs {
     to: Option<u64>,
 }
 
-/// `alluvium set-time`.
+/// Runs `alluvium set-time`.
 pub fn run(arguments: &SetTimeArgs, output: &mut Output) -> anyhow::Result<Exit> {
     let dir = &arguments.dir;
     check_there(dir)?;
@@ -43,7 +43,7 @@ pub fn run(arguments: &SetTimeArgs, output: &mut Output) -> anyhow::Result<Exit>
     Ok(Exit::Done)
 }
 
-/// The wall clock. Before 1970 it shows 1970.
+/// Returns the wall-clock time in milliseconds since 1970; 0 for earlier times.
 fn clock_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {

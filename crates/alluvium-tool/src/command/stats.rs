@@ -31,14 +31,14 @@ pub struct EstimateArgs {
     end: Option<String>,
 }
 
-/// `alluvium stats`. Reads and writes are counted from an opening, so of a database that was just opened only space and
-/// the predictions say anything.
+/// Runs `alluvium stats`. Reads and writes are counted since opening, so only space and the
+/// predictions are meaningful for a database just opened.
 pub fn stats(arguments: &StatsArgs, output: &mut Output) -> anyhow::Result<Exit> {
     let db = open_to_read(&arguments.dir)?;
     let (stats, amplification) = (db.stats()?, db.amplification()?);
     let mut documents = Vec::new();
     let mut lines = format!("last commit: {}\n", db.visible_seqno());
-    // Both are sorted by name, and nobody else has the database.
+    // Both are sorted by name, and no other process has the database open.
     for (keyspace, cost) in stats.keyspaces.iter().zip(&amplification.keyspaces) {
         documents.push(keyspace_json(keyspace, cost));
         keyspace_lines(&mut lines, keyspace, cost);
@@ -51,7 +51,7 @@ pub fn stats(arguments: &StatsArgs, output: &mut Output) -> anyhow::Result<Exit>
     Ok(Exit::Done)
 }
 
-/// Sizes of a keyspace as JSON.
+/// Returns the sizes of a keyspace as JSON.
 pub fn sizes_json(stats: &KeyspaceStats) -> Value {
     json!({
         "name": stats.name,
@@ -66,7 +66,7 @@ pub fn sizes_json(stats: &KeyspaceStats) -> Value {
     })
 }
 
-/// Sizes of a keyspace in one line.
+/// Returns the sizes of a keyspace in one line.
 pub fn sizes_line(stats: &KeyspaceStats) -> String {
     format!(
         "about {}; {}: {} in {} above, {} in {} of the last level; memtables {}",
@@ -125,7 +125,7 @@ fn keyspace_lines(out: &mut String, stats: &KeyspaceStats, cost: &KeyspaceAmplif
     );
 }
 
-/// `alluvium estimate`.
+/// Runs `alluvium estimate`.
 pub fn estimate(arguments: &EstimateArgs, form: Form, output: &mut Output) -> anyhow::Result<Exit> {
     let coding = form.coding();
     let start = bytes(coding, "START", &arguments.start)?;

@@ -1,4 +1,4 @@
-//! `verify`: every file read and checked, each damage with its place.
+//! `verify`: reads and checks every file, and reports each damage with its location.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub struct VerifyArgs {
     dir: PathBuf,
 }
 
-/// `alluvium verify`.
+/// Runs `alluvium verify`.
 pub fn run(arguments: &VerifyArgs, form: Form, output: &mut Output) -> anyhow::Result<Exit> {
     let db = match open_to_read(&arguments.dir) {
         Ok(db) => db,
@@ -38,7 +38,7 @@ pub fn run(arguments: &VerifyArgs, form: Form, output: &mut Output) -> anyhow::R
     Ok(Exit::Wrong)
 }
 
-/// Damage that already keeps the database from being opened is an answer, too. Anything else is a failure.
+/// Reports damage that prevents opening the database as an answer. Any other error is a failure.
 fn cannot_open(error: anyhow::Error, output: &mut Output) -> anyhow::Result<Exit> {
     let Some(damage @ Error::Corruption { .. }) = error.downcast_ref::<Error>() else {
         return Err(error);
@@ -56,7 +56,7 @@ fn cannot_open(error: anyhow::Error, output: &mut Output) -> anyhow::Result<Exit
     Ok(Exit::Wrong)
 }
 
-/// A damage, or another failure of a file, as JSON.
+/// Returns damage, or another failure of a file, as JSON.
 pub fn damage_json(error: &Error) -> Value {
     let message = with_causes(error);
     match error {
@@ -82,7 +82,7 @@ pub fn damage_json(error: &Error) -> Value {
     }
 }
 
-/// An error with its causes in one line.
+/// Formats an error and its causes in one line.
 pub fn with_causes(error: &Error) -> String {
     crate::text::with_causes(&anyhow::Error::new(error.clone()))
 }

@@ -1,4 +1,4 @@
-//! Databases to look at, and the binary.
+//! Sample databases, and functions that run the binary.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,17 +7,18 @@ use std::sync::{PoisonError, RwLock};
 
 use alluvium::{Clock, Database, Expiry, Keyspace, KeyspaceOptions, Options, WriteBatch};
 
-/// Held shared while this process has a sample open, and alone while a process starts: between its fork and its exec a
-/// child has the lock of every open database, and keeps it when that database is closed.
+/// Held shared while this process has a sample open, and exclusively while a process starts.
+/// Between its fork and its exec a child holds the lock of every open database, even after that
+/// database is closed.
 static STARTS: RwLock<()> = RwLock::new(());
 
-/// Starts a process that has nothing of the samples of this one.
+/// Starts a process that inherits no open sample of this process.
 pub fn start(command: &mut Command) -> Child {
     let _alone = STARTS.write().unwrap_or_else(PoisonError::into_inner);
     command.spawn().expect("the binary can be started")
 }
 
-/// Runs `alluvium` with stdin closed.
+/// Runs `alluvium` with empty stdin.
 pub fn alluvium(arguments: &[&str]) -> Output {
     with_input(arguments, b"")
 }
@@ -30,7 +31,7 @@ pub fn with_input(arguments: &[&str], input: &[u8]) -> Output {
     command.stdin(Stdio::piped());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = start(&mut command);
-    // A child that does not read its input has ended meanwhile.
+    // A write error means that the child has ended without reading its input.
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().expect("the binary ends")
 }
@@ -39,7 +40,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The document of a command that ends with this exit code.
+/// Returns the document of a command that ends with this exit code.
 pub fn document(arguments: &[&str], exit: i32) -> serde_json::Value {
     let output = alluvium(&[arguments, &["--json"]].concat());
     let stdout = text(&output.stdout);
@@ -47,7 +48,7 @@ pub fn document(arguments: &[&str], exit: i32) -> serde_json::Value {
     serde_json::from_str(&stdout).unwrap_or_else(|e| panic!("no JSON document ({e}): {stdout}"))
 }
 
-/// Every file below a directory with its bytes.
+/// Returns every file below a directory with its bytes.
 pub fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -62,7 +63,7 @@ pub fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Options under which the same calls make the same database.
+/// Returns options under which the same calls make the same database.
 pub fn options() -> Options {
     Options {
         memory_bytes: 8 << 20,
@@ -72,8 +73,8 @@ pub fn options() -> Options {
     }
 }
 
-/// A database with two keyspaces: `fruit` with tables, a large value, deletes and rows that are only in the log; `odd`
-/// with keys that are no text.
+/// Makes a database with two keyspaces: `fruit` with tables, a large value, deletes and rows that
+/// are only in the log; `odd` with keys that are not text.
 pub fn sample(dir: &Path) {
     let _open = STARTS.read().unwrap_or_else(PoisonError::into_inner);
     let db = Database::open(dir, options()).unwrap();
@@ -93,7 +94,7 @@ pub fn sample(dir: &Path) {
     put_all(&fruit, &[("apple", "green"), ("pear", "green")]);
     fruit.delete(b"kiwi").unwrap();
     fruit.delete_range(b"b", b"c").unwrap();
-    // One keyspace at a time: which of several is flushed first is not defined.
+    // One keyspace at a time, because the flush order of several is not defined.
     db.flush().unwrap();
     odd.put(b"\x00\xff", b"a\\b\n").unwrap();
     db.flush().unwrap();
@@ -105,7 +106,7 @@ pub fn sample(dir: &Path) {
     db.close().unwrap();
 }
 
-/// A database with a row that expires, which has stored this time.
+/// Makes a database with a row that expires and this stored time.
 pub fn expiring(dir: &Path, stored_ms: u64) {
     let _open = STARTS.read().unwrap_or_else(PoisonError::into_inner);
     let clock = Clock::custom(move || stored_ms);
@@ -120,7 +121,7 @@ pub fn expiring(dir: &Path, stored_ms: u64) {
     db.close().unwrap();
 }
 
-/// Bytes that no codec makes smaller, the same each time.
+/// Returns incompressible bytes, the same each time.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 1u64;
     let next = std::iter::repeat_with(|| {
@@ -136,7 +137,7 @@ fn put_all(keyspace: &Keyspace, rows: &[(&str, &str)]) {
     }
 }
 
-/// A sample database in a directory of its own.
+/// Sample database in its own directory.
 pub struct Sample {
     _root: tempfile::TempDir,
     pub dir: PathBuf,
@@ -154,13 +155,13 @@ impl Sample {
         self.dir.to_str().unwrap()
     }
 
-    /// A path beside the database.
+    /// Returns a path next to the database.
     pub fn beside(&self, name: &str) -> String {
         let path = self.dir.parent().unwrap().join(name);
         path.to_str().unwrap().to_owned()
     }
 
-    /// The first file whose name ends so.
+    /// Returns the first file with this name ending.
     pub fn file(&self, ending: &str) -> PathBuf {
         let files = contents(&self.dir).into_keys();
         let mut found = files.filter(|path| path.to_str().unwrap().ends_with(ending));

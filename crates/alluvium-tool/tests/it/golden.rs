@@ -1,5 +1,5 @@
-//! A database of an earlier build that holds something of everything: range deletes, rows that expire, value files, an
-//! ingest, prepared transactions.
+//! Tests on a database of an earlier build that uses every feature: range deletes, rows that
+//! expire, value files, an ingest, prepared transactions.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::fixture::{alluvium, contents, document, text};
 
-/// A copy with the trailing zeros that the repository does not keep.
+/// Copies the database, with the trailing zeros that the repository does not keep.
 fn copy() -> tempfile::TempDir {
     let golden = Path::new("../alluvium/tests/golden/v1-whole");
     let copy = tempfile::tempdir().unwrap();
@@ -89,7 +89,7 @@ fn damage_anywhere_ends_with_an_exit_code_and_a_document() {
     for (file, bytes) in contents(copy.path()) {
         let file_path = file.to_str().unwrap();
         let written = bytes.iter().rposition(|&b| b != 0).unwrap_or(0) + 1;
-        // Beginning, middle and end, whatever stands there.
+        // Beginning, middle and end, whatever the content.
         for at in [3, 33, written / 2, written - 10] {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x11;

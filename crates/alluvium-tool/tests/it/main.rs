@@ -1,4 +1,5 @@
-//! Runs the built binary on databases that the library makes: answers as text, exit codes, and that looking writes nothing.
+//! Runs the built binary on databases made by the library. Checks answers as text and exit codes,
+//! and that commands that only read write nothing.
 
 mod fixture;
 mod golden;

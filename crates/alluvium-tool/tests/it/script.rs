@@ -1,13 +1,13 @@
-//! Answers as text: `tests/it/*.test` hold commands and what they print; `UPDATE=1` writes them anew.
+//! Answers as text: `tests/it/*.test` hold commands and their output; `UPDATE=1` rewrites them.
 //!
-//! The first word of a case is `run`; the input is the command line, with DIR for the sample database and NEW for paths
-//! beside it. What differs from run to run is masked.
+//! The first word of a case is `run`; the input is the command line, with DIR for the sample
+//! database and NEW for paths next to it. Parts that differ from run to run are masked.
 
 use alluvium_testkit::script;
 
 use crate::fixture::{Sample, alluvium, contents, text};
 
-/// The answer with exit code and advice, without what no two runs have in common.
+/// Returns the answer with exit code and advice, with the parts masked that differ between runs.
 fn answer(sample: &Sample, command: &str) -> String {
     let beside = sample.beside("");
     let words: Vec<String> = command
@@ -27,7 +27,7 @@ fn answer(sample: &Sample, command: &str) -> String {
     out
 }
 
-/// Paths, uids, times, and sizes, which a new version of a format may change.
+/// Masks paths, uids, times, and sizes, since a new version of a format may change sizes.
 fn masked(sample: &Sample, text: &str) -> String {
     let text = text.replace(sample.path(), "DIR");
     let text = text.replace(&sample.beside(""), "NEW/");
@@ -46,7 +46,7 @@ fn masked(sample: &Sample, text: &str) -> String {
     out
 }
 
-/// What stands for a word in its surroundings.
+/// Returns the mask of a word in its context, or the word itself.
 fn mask<'a>(before: &str, word: &'a str, next: &str) -> &'a str {
     const UNITS: [&str; 3] = ["B", "KiB", "MiB"];
     let numeric = |word: &str| {

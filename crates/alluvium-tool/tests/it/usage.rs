@@ -1,4 +1,4 @@
-//! What goes wrong: exit codes and advice for damage, a database in use, newer formats, bad input.
+//! Failures: exit codes and advice for damage, a database in use, newer formats, bad input.
 
 use alluvium::Database;
 
@@ -6,7 +6,7 @@ use crate::fixture::{
     Sample, alluvium, contents, document, expiring, options, start, text, with_input,
 };
 
-/// Exit code and stderr.
+/// Returns the exit code and stderr.
 fn failed(arguments: &[&str]) -> (Option<i32>, String) {
     let output = alluvium(arguments);
     (output.status.code(), text(&output.stderr))
@@ -18,7 +18,7 @@ fn assert_fails(arguments: &[&str], exit: i32, expected: &str) {
     assert!(message.contains(expected), "{arguments:?}: {message}");
 }
 
-/// Where the rows of a table's first block are: behind the section's header.
+/// Offset of the rows of a table's first block, after the section's header.
 const IN_FIRST_BLOCK: usize = 30;
 
 #[test]
@@ -44,7 +44,7 @@ fn a_stored_time_ahead_of_the_clock_is_set_back() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("db");
     let path = dir.to_str().unwrap();
-    // A time that a wrong clock has left, some eighty years ahead.
+    // A time stored from a wrong clock, some eighty years ahead.
     const WRONG: u64 = 4_288_723_200_000;
     expiring(&dir, WRONG);
     assert_eq!(document(&["inspect", path], 0)["stored_time_ms"], WRONG);
@@ -129,7 +129,7 @@ fn a_damaged_log_is_dumped_up_to_the_damage() {
     let whole = document(&["dump", "log", sample.path()], 0);
     let records = whole["count"].as_u64().unwrap();
     assert!(records > 0, "{whole}");
-    // Behind the header of 80 bytes stands the first record.
+    // The first record follows the header of 80 bytes.
     let oldest = whole["oldest_needed"].as_u64().unwrap();
     sample.damage(&sample.dir.join(format!("{oldest:06}.wal")), 80 + 45);
     let cut = document(&["dump", "log", sample.path()], 1);
@@ -174,7 +174,7 @@ fn a_newer_format_is_refused_with_exit_code_3() {
     let sample = Sample::new();
     let table = sample.file("000003.sst");
     let mut bytes = std::fs::read(&table).unwrap();
-    // The checksum of the footer covers the version; it is made to fit as the format says.
+    // The checksum of the footer covers the version, so it is recomputed as the format specifies.
     let footer = bytes.len() - 192;
     bytes[footer + 176] = 2;
     let uid = u64::from_le_bytes(bytes[footer + 8..footer + 16].try_into().unwrap());

@@ -1,5 +1,5 @@
-//! `dump manifest`: the edits that add up to the present state. The first one of a file gives the whole state as of the
-//! file's beginning.
+//! `dump manifest`: the edits that add up to the present state. The first edit of a file contains
+//! the whole state at the time the file was begun.
 
 use alluvium::Error;
 use alluvium::base::KeyspaceId;
@@ -69,7 +69,7 @@ fn edit_json(coding: Coding, offset: u64, edit: &VersionEdit) -> Value {
     document
 }
 
-/// The parts of an edit that concern one keyspace each, in the order in which they apply.
+/// Returns the parts of an edit that concern one keyspace each, in the order in which they apply.
 fn changes(coding: Coding, edit: &VersionEdit) -> Vec<Value> {
     let change = |name: &str, id: KeyspaceId| json!({ "change": name, "keyspace": id.0 });
     let mut changes = Vec::new();
@@ -104,7 +104,7 @@ fn changes(coding: Coding, edit: &VersionEdit) -> Vec<Value> {
     changes
 }
 
-/// The options, or their bytes where a newer build wrote them.
+/// Returns the options, or their bytes as hexadecimal digits if a newer build wrote them.
 fn stored_options(stored: &[u8]) -> Value {
     let options = dump::keyspace_options(stored);
     options.map_or_else(
@@ -143,7 +143,7 @@ fn group_json(coding: Coding, edit: &GroupEdit) -> Value {
     document
 }
 
-/// The document as text: the numbers in the first line, then each change in one.
+/// Formats the document as text: the numbers in the first line, then one line per change.
 fn edit_lines(document: &Value) -> String {
     let mut out = format!("edit at {}:", document["offset"]);
     let fields = document.as_object().into_iter().flatten();

@@ -59,7 +59,7 @@ pub fn run(arguments: &LogArgs, form: Form, output: &mut Output) -> anyhow::Resu
     end(list, records, super::nothing(), &damages)
 }
 
-/// Refuses a segment that is not part of the log, and says which are.
+/// Returns an error that lists the segments of the log, if `wanted` is not one of them.
 fn check_segment(
     dir: &std::path::Path,
     wanted: SegmentId,

@@ -1,7 +1,7 @@
-//! `dump`: what a file says, in full: rows of a table, records of the log, edits of the manifest.
+//! `dump`: the full content of a file: rows of a table, records of the log, edits of the manifest.
 //!
-//! The files are read without opening the database, so that a damaged one can be looked at, too: what is damaged is
-//! reported, and what can be trusted is shown.
+//! The files are read without opening the database, so that a damaged one can be examined, too.
+//! Damage is reported, and the trustworthy parts are shown.
 
 mod edit;
 mod log;
@@ -52,7 +52,7 @@ pub struct ManifestArgs {
     dir: PathBuf,
 }
 
-/// `alluvium dump`.
+/// Runs `alluvium dump`.
 pub fn run(command: &DumpCommand, form: Form, output: &mut Output) -> anyhow::Result<Exit> {
     match command {
         DumpCommand::Table(arguments) => table::run(arguments, form, output),
@@ -61,7 +61,7 @@ pub fn run(command: &DumpCommand, form: Form, output: &mut Output) -> anyhow::Re
     }
 }
 
-/// Ends a dump with what was damaged on the way.
+/// Ends a dump with the damage found on the way.
 fn end(list: List<'_>, count: u64, mut more: Value, damages: &[Error]) -> anyhow::Result<Exit> {
     more["count"] = count.into();
     more["damages"] = damages.iter().map(damage_json).collect();
@@ -69,7 +69,7 @@ fn end(list: List<'_>, count: u64, mut more: Value, damages: &[Error]) -> anyhow
     for damage in damages {
         advise(&format!("alluvium: {}", with_causes(damage)));
     }
-    // A file of a newer build is whole, as far as this one can tell.
+    // A file of a newer build is intact, as far as this build can tell.
     if let Some(newer) = damages
         .iter()
         .find(|d| matches!(d, Error::NewerFormat { .. }))
@@ -82,7 +82,7 @@ fn end(list: List<'_>, count: u64, mut more: Value, damages: &[Error]) -> anyhow
     })
 }
 
-/// The name of a row's or operation's kind.
+/// Returns the name of a row's or operation's kind.
 fn kind_name(kind: ValueKind) -> &'static str {
     match kind {
         ValueKind::Insert => "insert",
@@ -95,7 +95,7 @@ fn kind_name(kind: ValueKind) -> &'static str {
     }
 }
 
-/// No fields yet.
+/// Returns an object without fields.
 fn nothing() -> Value {
     json!({})
 }

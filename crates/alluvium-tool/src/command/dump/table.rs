@@ -1,4 +1,4 @@
-//! `dump table`: the rows of one `.sst` file as they are stored.
+//! `dump table`: the rows of one `.sst` file as stored.
 
 use std::path::{Path, PathBuf};
 
@@ -14,13 +14,14 @@ use crate::database::{CannotOpen, Exit, Usage, check_there};
 use crate::output::{Output, fields};
 use crate::text::Coding;
 
-/// A table file is never changed once it has its name, so it is read without a lock.
+/// Runs `alluvium dump table`. Takes no lock, because a table file never changes once it has its
+/// name.
 pub fn run(arguments: &TableArgs, form: Form, output: &mut Output) -> anyhow::Result<Exit> {
     let path = file_of(arguments)?;
     let file = RealVfs::new().open_read(&path);
     let file = file.map_err(|e| Error::io("open", &path, e))?;
     let record = record_of(&path);
-    // Without a manifest the file itself says which one it is.
+    // Without a manifest the uid comes from the file itself.
     let uid = match &record {
         Some(record) => record.uid,
         None => dump::stored_uid(&*file)?,
@@ -30,7 +31,8 @@ pub fn run(arguments: &TableArgs, form: Form, output: &mut Output) -> anyhow::Re
         "file": path.display().to_string(),
         "global_seqno": record.as_ref().and_then(|r| r.global_seqno),
     });
-    // Rows of an ingested table count as of the ingest, which the manifest knows and the file does not.
+    // Rows of an ingested table have the seqno of the ingest. It is stored in the manifest, not in
+    // the file.
     let ingested_at = record.as_ref().and_then(|r| r.global_seqno).unwrap_or(0);
     let mut list = output.list(&fields(begin), "rows")?;
     let (mut rows, mut damages, mut failure) = (0, Vec::new(), None);
@@ -68,7 +70,7 @@ fn footer_damage(path: &Path) -> Error {
     Error::corruption(path, 0, what, expected, "damage: range deletes are unknown")
 }
 
-/// The file that is meant.
+/// Returns the path of the requested table file.
 fn file_of(arguments: &TableArgs) -> anyhow::Result<PathBuf> {
     let path = &arguments.path;
     if !path.is_dir() {
@@ -97,7 +99,7 @@ fn file_of(arguments: &TableArgs) -> anyhow::Result<PathBuf> {
     there.ok_or_else(|| Usage(format!("there is no table {table}; {}", tables())).into())
 }
 
-/// What the manifest beside the file says of it, if there is one that can be read.
+/// Returns the table's record in the manifest of the same directory, if there is a readable one.
 fn record_of(path: &Path) -> Option<TableRecord> {
     let dir = path.parent()?;
     let (_, state): (u64, ManifestState) = Manifest::read(&RealVfs::new(), dir).ok()?;

@@ -1,4 +1,4 @@
-//! The files of a database: their sizes and versions, and the tables of each group.
+//! Files of a database: their sizes and versions, and the tables of each group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,20 +16,20 @@ use serde_json::{Value, json};
 use super::key;
 use crate::text::Coding;
 
-/// What the directory holds.
+/// Files of the directory, by kind.
 pub struct Files {
     pub values: Vec<Value>,
     pub segments: Vec<Value>,
     pub others: Vec<Value>,
-    /// All files together, those in subdirectories left out.
+    /// Bytes of all files, without those in subdirectories.
     pub bytes: u64,
-    /// The newest version among the files of each kind.
+    /// Newest version among the files of each kind.
     pub manifest_version: Option<u32>,
     pub log_version: Option<u32>,
     pub table_version: Option<u32>,
 }
 
-/// Looks at every file of the directory, and at the properties of every table.
+/// Examines every file of the directory, and the properties of every table.
 pub fn survey(dir: &Path, state: &ManifestState) -> Result<Files> {
     let mut files = Files {
         values: Vec::new(),
@@ -47,7 +47,7 @@ pub fn survey(dir: &Path, state: &ManifestState) -> Result<Files> {
     names.sort();
     for name in names {
         let path = dir.join(&name);
-        // A bulk load's file may have gone meanwhile, and subdirectories are left out.
+        // A bulk load's file may have disappeared meanwhile, and subdirectories are skipped.
         let Ok(bytes) = std::fs::metadata(&path).map(|m| if m.is_file() { m.len() } else { 0 })
         else {
             continue;
@@ -55,7 +55,7 @@ pub fn survey(dir: &Path, state: &ManifestState) -> Result<Files> {
         files.bytes += bytes;
         let mut entry = json!({ "file": name, "bytes": bytes });
         if name.ends_with(".sst") {
-            // The version stands 16 bytes before the end, in every version to come.
+            // The version is stored 16 bytes before the end, in every future version too.
             let version = u32_at(&path, bytes.saturating_sub(16));
             files.table_version = files.table_version.max(version);
             let named = state.table_ids().any(|id| id.to_string() == name);
@@ -79,7 +79,7 @@ pub fn survey(dir: &Path, state: &ManifestState) -> Result<Files> {
     Ok(files)
 }
 
-/// The number at a place of a file, if the file can be read there.
+/// Reads the number at an offset of a file; `None` if the file cannot be read there.
 fn u32_at(path: &Path, offset: u64) -> Option<u32> {
     let mut bytes = [0; 4];
     let file = RealVfs::new().open_read(path).ok()?;
@@ -87,11 +87,11 @@ fn u32_at(path: &Path, offset: u64) -> Option<u32> {
     Some(u32::from_le_bytes(bytes))
 }
 
-/// What tables say of the value files that they point into, summed up by file name.
+/// Sums the properties of tables about the value files they point into, by file name.
 fn value_files(dir: &Path, state: &ManifestState) -> Result<BTreeMap<String, ValuesPart>> {
     let mut parts: BTreeMap<String, ValuesPart> = BTreeMap::new();
     let mut done = BTreeSet::new();
-    // Blocks are not read, so there is nothing to keep.
+    // No blocks are read, so a minimal cache suffices.
     let cache = Arc::new(Cache::new(1 << 20));
     let groups = state.keyspaces.values().flat_map(|k| k.groups.values());
     for record in groups.flat_map(records) {
@@ -129,7 +129,7 @@ fn records(group: &GroupState) -> impl Iterator<Item = &TableRecord> {
     group.upper.iter().map(|(_, r)| r).chain(&group.last)
 }
 
-/// A group with its runs, newest first, and its last level.
+/// Returns a group with its runs, newest first, and its last level.
 pub fn group_json(coding: Coding, low: &[u8], group: &GroupState) -> Value {
     let mut runs: Vec<(u64, Vec<Value>)> = Vec::new();
     for (run, record) in &group.upper {
@@ -148,7 +148,7 @@ pub fn group_json(coding: Coding, low: &[u8], group: &GroupState) -> Value {
     })
 }
 
-/// What the manifest says of a table.
+/// Returns the manifest's record of a table as JSON.
 pub fn table_json(coding: Coding, record: &TableRecord) -> Value {
     json!({
         "file": record.id.to_string(),

@@ -1,5 +1,5 @@
-//! `inspect`: what a database consists of. Keyspaces, groups and tables come from its manifest, value files from the
-//! tables that point into them, the rest from the directory.
+//! `inspect`: the parts of a database. Keyspaces, groups and tables come from its manifest, value
+//! files from the tables that point into them, the rest from the directory.
 
 mod files;
 mod show;
@@ -31,7 +31,7 @@ pub struct InspectArgs {
     tables: bool,
 }
 
-/// `alluvium inspect`.
+/// Runs `alluvium inspect`.
 pub fn run(arguments: &InspectArgs, form: Form, output: &mut Output) -> anyhow::Result<Exit> {
     let db = open_to_read(&arguments.dir)?;
     if let Some(name) = &arguments.keyspace {
@@ -92,7 +92,7 @@ fn formats(files: &Files) -> Value {
     })
 }
 
-/// The options of a keyspace as JSON.
+/// Returns the options of a keyspace as JSON.
 pub fn options_json(options: &KeyspaceOptions) -> Value {
     let compression = match options.compression {
         Compression::Adaptive => "adaptive",
@@ -115,7 +115,7 @@ pub fn options_json(options: &KeyspaceOptions) -> Value {
     })
 }
 
-/// As [`Coding::show`]: the low key of the first group is the empty one.
+/// Returns a key as [`Coding::show`] does: the low key of the first group is the empty one.
 fn key(coding: Coding, key: &[u8]) -> Value {
     coding.show(key).into()
 }

@@ -1,4 +1,4 @@
-//! The document of `inspect` as text for people.
+//! Formats the document of `inspect` as text for people.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::text::{count, size};
 
-/// Keys are cut here: they only say where something is.
+/// Maximum length of a shown key; keys here only indicate a location.
 const KEY_CHARACTERS_MAX: usize = 32;
 
-/// Text of the document. Groups are summed up unless `tables` are asked for.
+/// Formats the document as text. Groups are summarized unless `tables` is set.
 pub fn lines(document: &Value, tables: bool) -> String {
     let mut out = String::new();
     // Writing to a string never fails.
@@ -150,7 +150,7 @@ fn table_line(out: &mut String, level: &str, table: &Value) {
     );
 }
 
-/// Bytes and entries of tables.
+/// Formats the bytes and entries of tables.
 fn sum(tables: &[&Value]) -> String {
     let bytes = tables.iter().map(|t| number(&t["bytes"])).sum();
     let entries = tables.iter().map(|t| number(&t["entries"])).sum();
@@ -158,7 +158,7 @@ fn sum(tables: &[&Value]) -> String {
 }
 
 fn cut(key: &str) -> String {
-    // Shown keys are ASCII, so any place is the border of a character.
+    // Shown keys are ASCII, so any offset is a character boundary.
     match key.len() > KEY_CHARACTERS_MAX {
         true => format!("{}...", &key[..KEY_CHARACTERS_MAX]),
         false => key.to_owned(),
