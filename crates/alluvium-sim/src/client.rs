@@ -1,4 +1,5 @@
-//! A client of a simulated database: does the operations of a plan and compares what it gets with the history.
+//! Client of a simulated database: performs the operations of a plan and compares the results with
+//! the history.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -14,20 +15,20 @@ use crate::plan::{Change, LASTING, Op, PASSING, Read, Where};
 use crate::reading::{Source, perform};
 use crate::world::{Checked, Passing, World, is_exclusive, row};
 
-/// One client.
+/// Client of one incarnation.
 pub struct Client {
-    /// What it shares.
+    /// State shared with the other clients.
     pub world: Arc<World>,
-    /// Its number in the incarnation.
+    /// Number of the client in the incarnation.
     pub number: usize,
-    /// With the moments between which it was taken.
+    /// Snapshot, and the moments between which it was taken.
     snapshot: Option<(Snapshot, RangeInclusive<u64>)>,
-    /// Its stream of changes.
+    /// Stream of changes, if one is open.
     pub(crate) stream: Option<Changes>,
 }
 
 impl Change {
-    /// Where it writes.
+    /// Returns the keyspace that it writes to.
     pub fn place(&self) -> Where {
         match self {
             Change::Put(place, _)
@@ -39,7 +40,7 @@ impl Change {
 }
 
 impl Client {
-    /// A client of this number.
+    /// Creates a client with this number.
     pub fn new(world: Arc<World>, number: usize) -> Client {
         Client {
             world,
@@ -49,7 +50,7 @@ impl Client {
         }
     }
 
-    /// Does one operation.
+    /// Performs one operation.
     pub fn perform(&mut self, op: &Op) -> Checked<()> {
         match op {
             Op::Batch {
@@ -139,7 +140,7 @@ impl Client {
             let stored = world.stored(change.place(), tag, at);
             let (result, write) = match change {
                 Change::Put(_, key) | Change::Insert(_, key) if untracked && is_exclusive(key) => {
-                    // Inserts rely on locks that this one does not take.
+                    // An insert would rely on a row lock that this batch does not take.
                     (batch.delete(&keyspace, key), row(&keyspace, key, None))
                 }
                 Change::Put(_, key) | Change::Insert(_, key) => (
@@ -216,7 +217,7 @@ impl Client {
         self.world.compare(read, id, &seen, at..=at, taken.clone())
     }
 
-    /// A call after which everything before it is durable.
+    /// Makes a call that leaves all earlier commits durable.
     fn durable_call(&self, call: fn(&Database) -> alluvium::Result<()>) -> Checked<()> {
         let world = &self.world;
         let before = world.db.visible_seqno();
@@ -282,7 +283,7 @@ impl Client {
         damages.try_for_each(|damage| world.tolerate(damage))
     }
 
-    /// Whether the client is to stop: the machine is gone, or something has failed.
+    /// Returns whether the client must stop, because the machine has crashed or a check has failed.
     pub fn is_over(&self) -> bool {
         self.world.stop.load(Ordering::Relaxed) || self.world.disk.is_dead()
     }

@@ -1,7 +1,8 @@
-//! Copies of a database: checkpoints, what is repaired of them, backups and what is restored of these.
+//! Copies of a database: checkpoints, databases repaired from them, backups, and databases restored
+//! from backups.
 //!
-//! Each holds the state after one commit that lies between the beginning and the end of the call that made it, and says
-//! which. A copy that is written to goes its own way: its commits are no part of the history.
+//! Each copy reports the commit whose state it holds. This commit lies between the beginning and
+//! the end of the call that made the copy. Commits to a copy are not part of the history.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -64,7 +65,7 @@ impl Client {
             return Ok(());
         };
         let before = world.db.visible_seqno();
-        // One that fails may be listed all the same.
+        // A failed backup may still be listed.
         world.records.outside().backup_tried = true;
         let Some(info) = world.known(store.create(&world.db))? else {
             return Ok(());
@@ -102,7 +103,8 @@ impl Client {
         let Some(store) = open_store(world)? else {
             return Ok(());
         };
-        // From now on it may go at any moment, and a new one may get its number: nobody else is to count on it.
+        // From now on it may disappear at any moment, and a new one may get its number: no other
+        // client may rely on it.
         let taken = world.records.outside().backups.remove(&id);
         let Some(backup) = taken else {
             return Ok(());
@@ -122,7 +124,7 @@ impl Client {
     }
 }
 
-/// The state that a copy must hold; `None` where nobody knows for certain.
+/// Returns the state that a copy must hold; `None` if it is not known for certain.
 fn state_between(
     world: &World,
     what: &str,
@@ -133,7 +135,7 @@ fn state_between(
         return Ok(None);
     }
     let after = world.db.visible_seqno();
-    // A capture seals the log, which may be ahead of what is visible.
+    // A capture seals the log, which may be ahead of the visible commits.
     let newest = world.records.history().last().max(after);
     if seqno < before || seqno > newest {
         return Err(format!(
@@ -144,7 +146,7 @@ fn state_between(
     Ok((!history.is_uncertain(seqno)).then(|| history.at(seqno)))
 }
 
-/// Opens a copy and compares everything in it.
+/// Opens a copy and compares its whole content.
 fn compare_copy(
     world: &World,
     what: &str,
@@ -184,7 +186,7 @@ fn check_content(world: &World, what: &str, found: &Content, state: &State) -> C
     }
 }
 
-/// Opens a copy to be written to, with its keyspace of marks.
+/// Opens a copy for writing, and returns it with its keyspace of marks.
 pub(crate) fn open_to_write(world: &World, dir: &Path) -> Checked<Option<(Database, Keyspace)>> {
     let disk = Arc::new(world.disk.clone());
     let (options, _) = world.records.watched(&world.options);
@@ -195,7 +197,7 @@ pub(crate) fn open_to_write(world: &World, dir: &Path) -> Checked<Option<(Databa
     Ok(marks.map(|marks| (copy, marks)))
 }
 
-/// Writes to a copy, closes and reopens it: it has what it had, and the new row.
+/// Writes to a copy, closes and reopens it: it must hold its old content and the new row.
 fn write_copy(world: &World, what: &str, dir: &Path, number: u64, state: &State) -> Checked<()> {
     let Some((copy, marks)) = open_to_write(world, dir)? else {
         return Ok(());
@@ -213,7 +215,7 @@ fn write_copy(world: &World, what: &str, dir: &Path, number: u64, state: &State)
     compare_copy(world, what, dir, &state, false)
 }
 
-/// One of the backups that nobody is about to delete.
+/// Returns one of the backups that no client is about to delete.
 fn chosen(world: &World, number: u64) -> Option<(u64, Backup)> {
     let outside = world.records.outside();
     let whole = outside.backups.iter().filter(|(_, b)| !b.delete_tried);
@@ -222,7 +224,7 @@ fn chosen(world: &World, number: u64) -> Option<(u64, Backup)> {
     all.get(at).map(|(id, backup)| (**id, (*backup).clone()))
 }
 
-/// The store of backups: one for all clients of an incarnation.
+/// Returns the store of backups, shared by all clients of an incarnation.
 pub(crate) fn open_store(world: &World) -> Checked<Option<Arc<BackupStore>>> {
     let opened = || world.store.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(store) = &*opened() {
@@ -237,12 +239,12 @@ pub(crate) fn open_store(world: &World) -> Checked<Option<Arc<BackupStore>>> {
     Ok(Some(store))
 }
 
-/// Restores a backup and compares what comes out.
+/// Restores a backup and compares the restored database.
 pub(crate) fn restore(world: &World, store: &BackupStore, id: u64, backup: &Backup) -> Checked<()> {
     let number = world.records.history().intend();
     let target = PathBuf::from(format!("/restored-{number}"));
     let restored = store.restore(id, &target);
-    // Somebody has deleted it meanwhile.
+    // Another client has deleted it meanwhile.
     let still = world.records.outside().backups.get(&id).cloned();
     if still.is_none_or(|still| still.delete_tried || still.seqno != backup.seqno) {
         return Ok(());
@@ -255,7 +257,8 @@ pub(crate) fn restore(world: &World, store: &BackupStore, id: u64, backup: &Back
     compare_copy(world, &what, &target, state, number.is_multiple_of(2))
 }
 
-/// Checks after an opening that the store has what was promised, and takes up what it has besides.
+/// Checks after an opening that the store holds all acknowledged backups, and records the others it
+/// holds.
 pub(crate) fn judge_store(world: &World) -> Checked<()> {
     let outside = world.records.outside();
     let (known, tried) = (outside.backups.clone(), outside.backup_tried);
@@ -279,7 +282,7 @@ pub(crate) fn judge_store(world: &World) -> Checked<()> {
     let backups = list.backups.iter().map(|listed| {
         let known = known.get(&listed.id).filter(|b| b.seqno == listed.seqno);
         let history = world.records.history();
-        // One of which nobody was told is durable like any other, and so are its commits.
+        // A backup without an acknowledgment is durable like any other, and so are its commits.
         let state = known.map_or_else(|| Some(history.at(listed.seqno)), |b| b.state.clone());
         let backup = Backup {
             seqno: listed.seqno,

@@ -1,7 +1,7 @@
-//! The file system of a simulation: one in memory, whose every call is a step, may fail, and may be the last.
+//! Simulated file system in memory. Every call is a step, may fail, and may be the last.
 //!
-//! After the crash every call fails: the engine of the dead machine ends by itself, as it does on a broken disk, while
-//! what the machine left behind is kept for the next incarnation.
+//! After the crash every call fails: the engine of the crashed machine shuts down as on a broken
+//! disk. The files that the machine leaves are kept for the next incarnation.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,25 +15,25 @@ use crate::plan::{Crash, Fault, FaultKind, Kept};
 use crate::run::DIR;
 use crate::world::{REPAIRED, STORE};
 
-/// The number of Linux for an error: too many open files.
+/// Error number on Linux: too many open files.
 const EMFILE: i32 = 24;
 
-/// The kinds of call that faults tell apart.
+/// Kinds of calls that faults distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Call {
     Read,
     Write,
     Sync,
-    /// Takes space.
+    /// Needs space.
     Grow,
-    /// Takes space and a descriptor.
+    /// Needs space and a descriptor.
     Create,
-    /// Takes a descriptor.
+    /// Needs a descriptor.
     Open,
     Other,
 }
 
-/// What happens to a call.
+/// Outcome of a call.
 enum Fate {
     Done,
     Failed(io::Error),
@@ -48,20 +48,20 @@ struct State {
     calls: u64,
     faults: Vec<Fault>,
     crash: Option<Crash>,
-    /// What the machine left behind, and how much; set by the crash.
+    /// Files that the machine left; set by the crash, as is `died_with`.
     left: Option<MemVfs>,
     died_with: Option<Kept>,
     tripped: Vec<FaultKind>,
-    /// Files of which a read had a wrong bit.
+    /// Files with a wrong bit in some read.
     flipped: Vec<PathBuf>,
     lies: bool,
 }
 
-/// See the module. Clones are the same disk.
+/// Simulated disk. Clones share its state.
 #[derive(Clone)]
 pub struct Disk {
     state: Arc<Mutex<State>>,
-    /// The file system in memory, or the same anchored.
+    /// File system in memory, or the same anchored.
     files: Arc<dyn Vfs>,
 }
 
@@ -71,7 +71,8 @@ struct File {
 }
 
 impl Disk {
-    /// A disk for one incarnation, on what the incarnation before left. If it lies, syncs of files do nothing.
+    /// Creates a disk for one incarnation, with the files left by the previous one. If `lies`,
+    /// syncs of files do nothing.
     pub fn new(memory: MemVfs, seed: u64, crash: Option<Crash>, lies: bool) -> Disk {
         let files = Arc::new(memory.clone());
         let state = Arc::new(Mutex::new(State {
@@ -93,17 +94,17 @@ impl Disk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the machine has crashed.
+    /// Returns whether the machine has crashed.
     pub fn is_dead(&self) -> bool {
         self.state().left.is_some()
     }
 
-    /// How much is left of a machine that has crashed.
+    /// Returns the extent of data kept by a machine that has crashed; `None` before a crash.
     pub fn died_with(&self) -> Option<Kept> {
         self.state().died_with
     }
 
-    /// The machine stops at this moment.
+    /// Crashes the machine now.
     pub fn stop(&self, kept: Kept) {
         let mut state = self.state();
         if state.left.is_none() {
@@ -111,14 +112,15 @@ impl Disk {
         }
     }
 
-    /// Whether any call has failed.
+    /// Returns whether any call has failed.
     pub fn has_failed(&self) -> bool {
         let state = self.state();
         let failed = |kind: &FaultKind| *kind != FaultKind::FlippedBit;
         state.left.is_some() || state.tripped.iter().any(failed)
     }
 
-    /// Returns true if a call has failed that may stop a database: the lack of descriptors must not.
+    /// Returns whether a failed call may have stopped the database. A lack of descriptors must not
+    /// stop it.
     pub fn may_have_stopped(&self) -> bool {
         let state = self.state();
         let stops =
@@ -126,25 +128,31 @@ impl Disk {
         state.left.is_some() || state.tripped.iter().any(stops)
     }
 
-    /// The files as other programs of the machine reach them: no call fails, and none is a step.
+    /// Returns the files as other programs of the machine access them: no call fails, and none is a
+    /// step.
     pub fn files_of_others(&self) -> MemVfs {
         self.state().memory.clone()
     }
 
-    /// How many calls have failed or had a wrong bit.
+    /// Returns the number of calls that failed or had a wrong bit.
     pub fn failures(&self) -> u64 {
         self.state().tripped.len() as u64
     }
 
-    /// Whether any read had a wrong bit.
+    /// Returns whether any read had a wrong bit.
     pub fn has_flipped(&self) -> bool {
         self.state().tripped.contains(&FaultKind::FlippedBit)
     }
 
-    /// Whether a read of this file had a wrong bit. What is copied into a store of backups is read back there, and blamed
-    /// on the file that it was copied from; a repaired database gets its name in the end, and a bit that was read wrongly
-    /// from what it is made of is found when the copy is read back. A log segment whose header cannot
-    /// be read looks like one to come, and so the one before it as if it lacked its end.
+    /// Returns whether a wrong bit in a read may explain an error about this file. Besides reads of
+    /// the file itself, these count:
+    ///
+    /// - Any read of the store of backups. A copy is read back there, and the error names the
+    ///   source file.
+    /// - Any read of a repaired database, which gets its final name at the end. For a file of one,
+    ///   any read at all: a wrong bit read from its source is found when the copy is read back.
+    /// - For a log segment, any read of the log. A segment with an unreadable header looks like a
+    ///   future one, and the segment before it as if its end were missing.
     pub fn has_flipped_in(&self, path: &Path) -> bool {
         let state = self.state();
         let is_copy = |flipped: &Path| {
@@ -158,7 +166,7 @@ impl Disk {
         })
     }
 
-    /// What is left if the machine stops at this moment, or what was left when it has stopped.
+    /// Returns the files left if the machine stops now, or those left when it stopped.
     pub fn leave(&self, kept: Kept) -> MemVfs {
         let mut state = self.state();
         match state.left.take() {
@@ -167,7 +175,7 @@ impl Disk {
         }
     }
 
-    /// From now on these faults and this crash count, and calls are counted from zero.
+    /// Sets the faults and the crash, and restarts the count of calls at zero.
     pub fn arm(&self, faults: Vec<Fault>, crash: Option<Crash>) {
         let mut state = self.state();
         state.calls = 0;
@@ -175,7 +183,7 @@ impl Disk {
         state.crash = crash;
     }
 
-    /// Nothing fails from now on, and there is no crash.
+    /// Cancels all faults and the crash.
     pub fn mend(&self) {
         let mut state = self.state();
         state.faults.clear();
@@ -271,9 +279,10 @@ impl State {
     }
 }
 
-/// Bits flip where no wrong bit may be taken for anything else: in tables and value files, in the store of backups, and in
-/// the log of the database while it is open. At an opening a wrong record at the very end of a log cannot be told from a
-/// torn tail, and so for a manifest.
+/// Returns whether a fault applies to a call. Bits flip only where a wrong bit cannot be mistaken
+/// for anything else: in tables and value files, in the store of backups, and in the log of the
+/// database while it is open. When a database is opened, a wrong record at the very end of its log
+/// or manifest is indistinguishable from a torn tail.
 fn applies(kind: FaultKind, call: Call, path: &Path) -> bool {
     match kind {
         FaultKind::Error => true,
@@ -412,7 +421,7 @@ impl VfsFile for File {
         if !self.disk.state().lies {
             self.inner.sync()?;
         }
-        // Another thread may go on between the completion and whoever waits for it.
+        // Another thread may run between the completion of the sync and the return to its caller.
         simulation::step();
         Ok(())
     }

@@ -1,8 +1,9 @@
-//! A compaction filter that removes some rows and replaces the values of others.
+//! Compaction filter that removes some rows and replaces the values of others.
 //!
-//! It acts whenever a flush or a merge meets a row, so from the moment at which it was first set a row that it would remove
-//! is there or not, and one whose value it would replace has the old value or the new one. What it decides follows from the
-//! value alone. And it is shown nothing that nobody wrote.
+//! The filter acts whenever a flush or a compaction processes a row. Once it has been set, a row
+//! that it would remove may be present or absent. A row with a value that it would replace has the
+//! old value or the new one. Its decision depends on the value alone. It must never be shown a row
+//! that was never written.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,18 +11,19 @@ use alluvium::{CompactionFilter, FilterDecision};
 
 use crate::world::Records;
 
-/// What may become of a row in the keyspace that is filtered.
+/// Decision of the filter about a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
-    /// It stays.
+    /// Kept unchanged.
     Kept,
-    /// It goes.
+    /// Removed.
     Removed,
-    /// It gets this value.
+    /// Replaced by this value.
     Replaced(Vec<u8>),
 }
 
-/// The fate of a row with this value, which names its commit and its place in it.
+/// Returns the fate of a row with this value, which contains its commit's tag and the index of the
+/// write.
 pub fn fate(value: &[u8]) -> Fate {
     let numbers = value.strip_prefix(b"v").unwrap_or_default();
     let mut numbers = numbers.split(|byte| *byte == b'.').map(|digits| {
@@ -38,13 +40,13 @@ pub fn fate(value: &[u8]) -> Fate {
     }
 }
 
-/// The filter.
+/// Filter for one keyspace, which checks the rows that it is shown.
 pub struct RowFilter {
-    /// The id of the keyspace.
+    /// Id of the keyspace.
     pub keyspace: u32,
-    /// The oracle.
+    /// Oracle.
     pub records: Arc<Records>,
-    /// What it was shown and nobody wrote.
+    /// Message about the first row shown that was never written.
     pub wrong: Arc<Mutex<Option<String>>>,
 }
 

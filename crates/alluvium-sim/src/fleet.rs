@@ -1,9 +1,12 @@
-//! Very many seeds, unattended: several processes, each on a core of its own, and what they find in one file.
+//! Runs very many seeds unattended in several processes, each on its own core, and collects the
+//! failures in one file.
 //!
-//! Only one thread of a simulation runs at a time, so a core for each process is all that there is to use, and on one core
-//! the threads are switched in a third of the time. A process runs a *leg* of some hundred seeds and ends; so whatever a
-//! failed run leaves behind goes with it, and a process that dies or hangs costs the rest of its leg and no more. It says
-//! on its output, a line each, which seed it begins, which failed and how, and at the end what has happened.
+//! Only one thread of a simulation runs at a time, so a process cannot use more than one core. On a
+//! single core a thread switch takes a third of the time it takes across cores. A process runs a
+//! *leg* of some hundred seeds and ends. State left by a failed run thus disappears with the
+//! process, and a process that dies or hangs loses only the rest of its leg. On its output it
+//! reports, a line each, the seed that it begins, failed seeds with their messages, and finally all
+//! counts.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,13 +21,13 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::Args;
 
-/// Seeds of a leg, and of one of long plans.
+/// Seeds of a leg, for small plans and for long ones.
 const LEG: (u64, u64) = (1_000, 40);
-/// A seed that takes this long hangs: the slowest takes some seconds.
+/// Time after which a seed counts as hung; the slowest takes some seconds.
 const HANGS_AFTER: Duration = Duration::from_secs(300);
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// What a process says.
+/// Message from a process.
 enum Word {
     Begins(u64),
     Failed(u64, String),
@@ -32,18 +35,18 @@ enum Word {
     Ended,
 }
 
-/// One process.
+/// Process of the fleet.
 struct Ship {
     core: u64,
     child: Child,
-    /// The seed that it runs.
+    /// Seed that it is running.
     at: Option<u64>,
     heard: Instant,
-    /// The seeds of its leg: the next one and the end.
+    /// Remaining seeds of its leg.
     leg: std::ops::Range<u64>,
 }
 
-/// Runs a leg: the part of one process.
+/// Runs one leg in this process.
 pub fn serve(args: &Args, core: u64) -> bool {
     pin(core);
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
@@ -65,7 +68,8 @@ pub fn serve(args: &Args, core: u64) -> bool {
     true
 }
 
-/// Puts the process on the so-manieth core that it may use. Without that it is slower, and as right.
+/// Pins the process to the n-th core that it may use. Without pinning it is slower but just as
+/// correct.
 fn pin(core: u64) {
     let Ok(mine) = sched_getaffinity(None) else {
         return;
@@ -80,12 +84,12 @@ fn pin(core: u64) {
     }
 }
 
-/// What all processes have found.
+/// Combined results of all processes.
 struct Fleet<'a> {
     args: &'a Args,
     began: Instant,
     first: u64,
-    /// Where the next leg begins, counted from the first seed.
+    /// Start of the next leg, relative to the first seed.
     next: u64,
     wanted: u64,
     said: Sender<(u64, Word)>,
@@ -95,7 +99,7 @@ struct Fleet<'a> {
     file: Option<File>,
 }
 
-/// Leads the processes. Returns whether no seed has failed.
+/// Runs the processes. Returns whether all seeds passed.
 pub fn lead(args: &Args, jobs: u64) -> bool {
     let (said, heard) = channel();
     let file = args.failures.as_ref().map(File::create).transpose();
@@ -137,7 +141,7 @@ impl Fleet<'_> {
             }
             for ship in ships.values_mut() {
                 if ship.heard.elapsed() > HANGS_AFTER {
-                    // Its output ends, and that is how it is noticed.
+                    // Its output ends, and the reader thread reports that.
                     let _ = ship.child.kill();
                     ship.heard = Instant::now();
                 }
@@ -162,7 +166,7 @@ impl Fleet<'_> {
             }
             Word::Failed(seed, how) => self.fail(seed, &how),
             Word::Count(what, times) => {
-                // The counts come behind the last seed.
+                // The counts follow the last seed.
                 ship.at = None;
                 *self.counts.entry(what).or_default() += times;
             }
@@ -187,7 +191,7 @@ impl Fleet<'_> {
             return;
         }
         let most = if self.args.long { LEG.1 } else { LEG.0 };
-        // Short legs where time is short.
+        // Legs are short if the run time is limited.
         let most = if self.args.seconds.is_some() {
             most / 10
         } else {
@@ -266,7 +270,7 @@ impl Fleet<'_> {
         );
     }
 
-    /// What a page of results wants to know, in one line, and below it everything that was counted.
+    /// Prints all counts, then one line with the figures for a page of results.
     fn summary(&self) {
         let count = |what: &str| self.counts.get(what).copied().unwrap_or(0);
         for (what, times) in &self.counts {

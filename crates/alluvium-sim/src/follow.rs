@@ -1,9 +1,10 @@
-//! A client that follows the stream of changes, over all incarnations of the database.
+//! Client that follows the stream of changes, over all incarnations of the database.
 //!
-//! Each change must be the next commit of the history, with just what that commit does: so every acknowledged commit
-//! comes exactly once and in order, also in a stream that is closed and opened again where it stood. At the end of a
-//! stream nothing may be missing that was acknowledged before. Half of the clients ask for durable changes only: of what
-//! these have seen, no power loss may take anything away.
+//! Each change must be the next commit of the history, with exactly the writes of that commit. So
+//! every acknowledged commit comes exactly once and in order, also after a stream is closed and
+//! reopened at its position. A stream must not end before a commit that was acknowledged earlier.
+//! Half of the clients ask for durable changes only: no power loss may remove changes that these
+//! have seen.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ use crate::history::{History, Row, Stored, Write, apply};
 use crate::transaction::tag_of_xid;
 use crate::world::{Checked, World};
 
-/// Whether this client's stream shows durable changes only.
+/// Returns whether this client's stream shows durable changes only.
 pub fn is_durable_only(client: usize) -> bool {
     client % 2 == 1
 }
@@ -33,7 +34,7 @@ impl Client {
             let Some(stream) = &mut self.stream else {
                 return Ok(());
             };
-            // Read first: what comes while the stream is asked may be missing.
+            // Read first: a commit that arrives while the stream is read may be missing.
             let owed = match is_durable_only(self.number) {
                 true => world.records.history().floor(false),
                 false => world.db.visible_seqno(),
@@ -72,7 +73,7 @@ impl Client {
         outside.positions.insert(self.number, seqno);
     }
 
-    /// Opens a stream where there is none. Returns whether there is one.
+    /// Opens a stream if there is none. Returns whether there is one now.
     fn open_stream(&mut self, world: &World) -> Checked<bool> {
         if self.stream.is_some() {
             return Ok(true);
@@ -92,13 +93,14 @@ impl Client {
         }
     }
 
-    /// After an error the stream stands where it stood; where its commits are gone it begins anew.
+    /// Handles an error: the stream keeps its position, or restarts further ahead if its commits
+    /// are gone.
     fn interrupted(&mut self, world: &World, error: &Error) -> Checked<()> {
         world.tolerate(error)?;
         if matches!(error, Error::ChangesLost { .. }) {
             self.stream = None;
             let next = match is_durable_only(self.number) {
-                // What is visible need not be durable.
+                // Visible commits need not be durable.
                 true => world.records.history().floor(false) + 1,
                 false => world.db.visible_seqno() + 1,
             };
@@ -108,7 +110,7 @@ impl Client {
     }
 }
 
-/// Checks that nothing is owed to a stream that has come to its end.
+/// Checks that a stream has not ended too early.
 fn judge_end(history: &History, position: u64, owed: u64) -> Checked<()> {
     if owed < position || history.is_uncertain(owed) {
         return Ok(());
@@ -121,7 +123,7 @@ fn judge_end(history: &History, position: u64, owed: u64) -> Checked<()> {
     }
 }
 
-/// Checks that a change is the next one, and says what its commit does.
+/// Checks that a change is the next one, with the writes of its commit.
 fn judge(world: &World, history: &History, change: &Change, position: u64) -> Checked<()> {
     let seqno = change.seqno;
     if seqno < position {
@@ -172,7 +174,8 @@ fn judge(world: &World, history: &History, change: &Change, position: u64) -> Ch
     }
 }
 
-/// Compares what the operations make of the state before with the state after, in the keyspaces that last.
+/// Applies the operations to the state before, and compares the result with the state after, in the
+/// lasting keyspaces.
 fn judge_operations(
     world: &World,
     history: &History,
@@ -206,8 +209,8 @@ fn judge_operations(
     }
     let (mut made, after) = ((*history.at(seqno - 1)).clone(), history.at(seqno));
     apply(&mut made, &writes);
-    // An insert over a row that has expired, or that a filter has removed, and its delete are nothing together: the log
-    // has neither, and leaves that row as it is.
+    // The log omits an insert and its delete over a row that has expired or was removed by a
+    // filter, and so leaves that row as it is.
     let now_ms = world.watch.latest_ms();
     let of_lasting = |(row, stored): &(&Row, &Stored)| {
         let is_there = stored.is_there(now_ms) && !history.may_be_filtered(row, stored);

@@ -1,11 +1,14 @@
-//! The oracle: every commit with its number, the state after each of them, and what must be left after a crash.
+//! Oracle: every commit with its number, the state after each commit, and the states allowed after
+//! a crash.
 //!
-//! A client says what a commit will do before it asks for it, under a number of its own, and puts this number as a row
-//! into the commit. The engine tells the numbers of commits as it gives them, before the log has them; so the history
-//! knows the commits that were under way at a crash too, and no reader ever sees a commit that the history does not know.
+//! Before a client makes a commit, it records the commit's writes under a tag, and it adds a row
+//! with this tag to the commit. The engine reports commit numbers when it assigns them, before the
+//! log has the commits. So the history also has the commits in progress at a crash, and a reader
+//! never sees a commit that the history does not have.
 //!
-//! Rows that expire stand in a state with their time. A reader's time lies between two moments that its client knows, so
-//! what it sees is judged at each time between them at which a row goes.
+//! States contain rows that expire together with their deadline. A reader's time lies between two
+//! moments that its client has recorded. So its result is compared with the state at the first
+//! moment and at each deadline between the two.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,25 +21,25 @@ use crate::filter::{Fate, fate};
 use crate::plan::Read;
 use crate::reading::{Content, Seen, admits_filtered, expected};
 
-/// The bytes in front of a commit's own number.
+/// Bytes before the tag in a mark.
 const MARK: [u8; 8] = *b"\xA5sim\x5A\xC3\x96\x0F";
 
-/// The id of a keyspace and a key.
+/// Id of a keyspace and a key.
 pub type Row = (u32, Vec<u8>);
 
-/// A row's value.
+/// Value of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// The bytes.
+    /// Bytes of the value.
     pub value: Arc<[u8]>,
-    /// From when on, in milliseconds, the row is gone; `None`: it stays.
+    /// Time in milliseconds at which the row expires; `None`: never.
     pub until_ms: Option<u64>,
 }
 
-/// All rows of all keyspaces that ever were, expired or not.
+/// Rows of all keyspaces that ever existed, expired or not.
 pub type State = BTreeMap<Row, Stored>;
 
-/// What a commit does to rows.
+/// Effect of a commit on rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
     /// Writes or removes one row.
@@ -45,66 +48,67 @@ pub enum Write {
     Range(u32, Vec<u8>, Vec<u8>),
 }
 
-/// What a commit is going to be.
+/// Planned writes of a commit.
 #[derive(Debug, Clone, Default)]
 pub struct Intent {
-    /// In order.
+    /// Writes in order.
     pub writes: Vec<Write>,
-    /// Whether row locks kept others away from the rows that it writes.
+    /// True if row locks keep other commits away from the rows it writes.
     pub tracked: bool,
 }
 
-/// A commit that was given a number.
+/// Commit with a number.
 #[derive(Debug, Clone)]
 struct Commit {
-    /// `None`: no rows change.
+    /// `None`: changes no rows.
     tag: Option<u64>,
     state: Arc<State>,
 }
 
-/// What is known of the commits of one simulated thread at a time.
+/// State of one simulated thread, about the commit that it is making.
 #[derive(Debug, Default)]
 struct Own {
-    /// The commit that it makes without rows of its own in the log: an ingest.
+    /// Tag of an ingest in progress. Its rows are not in the log.
     unmarked: Option<u64>,
-    /// What it commits, it commits to another database.
+    /// True while the thread commits to another database.
     aside: bool,
 }
 
 thread_local! {
-    /// Of the threads of the run, which are all on one thread of the system.
+    /// State of the threads of the run, which all share one thread of the operating system.
     static OWN: RefCell<HashMap<ThreadId, Own>> = RefCell::default();
 }
 
-/// Does something with what is known of the calling thread.
+/// Calls `body` with the state of the calling thread.
 fn own<T>(body: impl FnOnce(&mut Own) -> T) -> T {
     OWN.with_borrow_mut(|threads| body(threads.entry(current().id()).or_default()))
 }
 
-/// Before a run: what a failed one has left belongs to nobody.
+/// Clears the state of all threads before a run, because a failed run may leave some.
 pub fn forget_threads() {
     OWN.with_borrow_mut(HashMap::clear);
 }
 
-/// See the module.
+/// History of all commits (see the module).
 #[derive(Debug, Default)]
 pub struct History {
     intents: BTreeMap<u64, Intent>,
     commits: BTreeMap<u64, Commit>,
     next_tag: u64,
-    /// The newest commit that was acknowledged at any level.
+    /// Newest commit that was acknowledged at any durability.
     acknowledged: u64,
-    /// The newest commit that survives everything.
+    /// Newest commit that survives every crash.
     durable: u64,
-    /// Ingests whose fate nobody knows yet.
+    /// Ingests with an unknown outcome.
     uncertain: Vec<u64>,
-    /// Each time at which some row goes.
+    /// Deadlines of all rows.
     deadlines: BTreeSet<u64>,
-    /// The keyspace whose rows a filter may have met, once it was set.
+    /// Keyspace with a compaction filter, once one was set.
     filtered: Option<u32>,
 }
 
-/// The row that marks a commit: key and value. One key for each client, so that it meets nobody.
+/// Returns the key and value of the row that marks a commit. Each client has its own key, so that
+/// marks never conflict.
 pub fn mark(client: usize, tag: u64) -> (Vec<u8>, Vec<u8>) {
     let value = [&MARK[..], &tag.to_le_bytes()].concat();
     (format!("~{client}").into_bytes(), value)
@@ -116,12 +120,12 @@ fn tag_of(ops: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(tag.try_into().ok()?))
 }
 
-/// Makes the calling thread's next number that of the commit `tag`, whose operations the log does not have.
+/// Assigns the calling thread's next commit number to `tag`, whose operations are not in the log.
 pub fn set_unmarked(tag: Option<u64>) {
     own(|own| own.unmarked = tag);
 }
 
-/// Does something with a copy, whose commits are no part of any history.
+/// Calls `body`, which works on a copy: its commits are not part of the history.
 pub fn aside<T>(body: impl FnOnce() -> T) -> T {
     struct Back(bool);
     impl Drop for Back {
@@ -134,7 +138,7 @@ pub fn aside<T>(body: impl FnOnce() -> T) -> T {
 }
 
 impl Stored {
-    /// A row that stays.
+    /// Returns a row that never expires.
     pub fn lasting(value: &[u8]) -> Stored {
         let value = Arc::from(value);
         Stored {
@@ -143,13 +147,13 @@ impl Stored {
         }
     }
 
-    /// Whether the row is there for a reader of this time.
+    /// Returns whether the row is visible to a reader at this time.
     pub fn is_there(&self, now_ms: u64) -> bool {
         self.until_ms.is_none_or(|until| now_ms < until)
     }
 }
 
-/// Does what a commit does.
+/// Applies the writes of a commit.
 pub fn apply(state: &mut State, writes: &[Write]) {
     for write in writes {
         match write {
@@ -168,28 +172,28 @@ pub fn apply(state: &mut State, writes: &[Write]) {
 }
 
 impl History {
-    /// A number for a commit to be.
+    /// Returns a tag for a planned commit.
     pub fn intend(&mut self) -> u64 {
         self.next_tag += 1;
         self.next_tag
     }
 
-    /// Says what the commit of this number will do.
+    /// Records the writes of the commit `tag` before it is made.
     pub fn say(&mut self, tag: u64, intent: Intent) {
         self.intents.insert(tag, intent);
     }
 
-    /// From now on a filter may meet the rows of this keyspace.
+    /// Records that a filter may process the rows of this keyspace from now on.
     pub fn filter(&mut self, keyspace: u32) {
         self.filtered = Some(keyspace);
     }
 
-    /// Whether everything that is found is what this state shows at one of these times.
+    /// Returns whether `found` is the content of this state at one of these times.
     pub fn is_of(&self, found: &Content, state: &State, times: &[u64]) -> bool {
         found.is_of(state, times, self.filtered)
     }
 
-    /// Whether a read may show this in a state, at a time.
+    /// Returns whether a read may have this result in a state, at a time.
     pub fn admits(&self, read: &Read, id: u32, state: &State, now_ms: u64, seen: &Seen) -> bool {
         match self.filtered == Some(id) {
             true => admits_filtered(read, id, state, now_ms, seen),
@@ -197,22 +201,24 @@ impl History {
         }
     }
 
-    /// Whether a row that a state has may be gone for a reader: it expires, or a filter may have removed it.
+    /// Returns whether a row of a state may be absent for a reader, because it expires or a filter
+    /// may have removed it.
     pub fn may_be_gone(&self, row: &Row, stored: &Stored) -> bool {
         stored.until_ms.is_some() || self.may_be_filtered(row, stored)
     }
 
-    /// Whether a filter may have removed a row that a state has.
+    /// Returns whether a filter may have removed a row of a state.
     pub fn may_be_filtered(&self, row: &Row, stored: &Stored) -> bool {
         self.filtered == Some(row.0) && fate(&stored.value) == Fate::Removed
     }
 
-    /// Some row will go at this time.
+    /// Records that some row expires at this time.
     pub fn expect_deadline(&mut self, until_ms: u64) {
         self.deadlines.insert(until_ms);
     }
 
-    /// Times of which one shows each reader of these moments what it must see.
+    /// Returns the first moment and all deadlines up to the last one. Any reader between these
+    /// moments sees the state at one of the returned times.
     pub fn times(&self, moments: RangeInclusive<u64>) -> Vec<u64> {
         let (first, last) = moments.into_inner();
         let later = self.deadlines.range(first + 1..=last.max(first + 1));
@@ -220,14 +226,14 @@ impl History {
         std::iter::once(first).chain(later).collect()
     }
 
-    /// The engine gives a number to a commit.
+    /// Records the number that the engine has given to a commit.
     pub fn numbered(&mut self, seqno: u64, ops: &[u8]) {
         if own(|own| own.aside) {
             return;
         }
         let unmarked = || own(|own| own.unmarked.take());
         let tag = tag_of(ops).or_else(|| unmarked().inspect(|_| self.uncertain.push(seqno)));
-        // Numbers that are given again belong to commits that failed.
+        // Numbers that are given again belonged to failed commits.
         self.commits.split_off(&seqno);
         self.push(seqno, tag);
     }
@@ -240,30 +246,31 @@ impl History {
         self.commits.insert(seqno, Commit { tag, state });
     }
 
-    /// The state after this commit.
+    /// Returns the state after this commit.
     pub fn at(&self, seqno: u64) -> Arc<State> {
         let last = self.commits.range(..=seqno).next_back();
         last.map(|(_, commit)| Arc::clone(&commit.state))
             .unwrap_or_default()
     }
 
-    /// The number of a commit, if it has one.
+    /// Returns the number of a commit, if it has one.
     pub fn seqno_of(&self, tag: u64) -> Option<u64> {
         let found = self.commits.iter().rev().find(|(_, c)| c.tag == Some(tag));
         found.map(|(seqno, _)| *seqno)
     }
 
-    /// What a commit was to do.
+    /// Returns the planned writes of a commit.
     pub fn intent(&self, tag: u64) -> Option<&Intent> {
         self.intents.get(&tag)
     }
 
-    /// The newest number.
+    /// Returns the newest commit number.
     pub fn last(&self) -> u64 {
         self.commits.keys().next_back().copied().unwrap_or(0)
     }
 
-    /// A commit was acknowledged; `durable`: for ever. Its number.
+    /// Records an acknowledged commit; with `durable` it must survive every crash. Returns its
+    /// number.
     pub fn acknowledge(&mut self, tag: u64, durable: bool) -> Result<u64, String> {
         let seqno = self
             .seqno_of(tag)
@@ -276,13 +283,13 @@ impl History {
         Ok(seqno)
     }
 
-    /// Everything up to this commit was acknowledged for ever.
+    /// Records that everything up to this commit is durable.
     pub fn make_durable(&mut self, seqno: u64) {
         self.acknowledged = self.acknowledged.max(seqno);
         self.durable = self.durable.max(seqno);
     }
 
-    /// A commit has failed for certain: nothing of it was applied.
+    /// Records that a commit has certainly failed: none of its writes was applied.
     pub fn forget(&mut self, tag: u64) {
         if let Some(seqno) = self.seqno_of(tag) {
             self.uncertain.retain(|number| *number != seqno);
@@ -293,12 +300,12 @@ impl History {
         }
     }
 
-    /// Whether some state up to this commit is not known for certain.
+    /// Returns whether some state up to this commit is uncertain.
     pub fn is_uncertain(&self, seqno: u64) -> bool {
         self.uncertain.iter().any(|number| *number <= seqno)
     }
 
-    /// Commits after the first number and before the second whose row locks had to keep them from this row.
+    /// Returns the commits between two numbers (exclusive) that write this row under row locks.
     pub fn tracked_between(&self, after: u64, before: u64, row: &Row) -> Vec<u64> {
         let between = self.commits.range(after + 1..before.max(after + 1));
         let writes_it = |commit: &Commit| {
@@ -311,7 +318,8 @@ impl History {
             .collect()
     }
 
-    /// The least number that a crash may leave; `killed`: only the process died, and there is a log.
+    /// Returns the smallest commit number that a crash may leave. `killed`: only the process died,
+    /// and there is a log.
     pub fn floor(&self, killed: bool) -> u64 {
         if killed {
             self.acknowledged
@@ -320,7 +328,7 @@ impl History {
         }
     }
 
-    /// The newest number from `floor` on whose state shows exactly what was found.
+    /// Returns the newest commit number, at least `floor`, with a state that equals `found`.
     pub fn find(&self, floor: u64, found: &Content) -> Option<u64> {
         let times = self.times(found.read_at.clone());
         let same = |state: &State| self.is_of(found, state, &times);
@@ -330,7 +338,7 @@ impl History {
         all.find(|(_, state)| same(state)).map(|(seqno, _)| seqno)
     }
 
-    /// Whether some commit ever wrote this row so.
+    /// Returns whether some commit ever wrote this value to this row.
     pub fn has_ever_written(&self, row: &Row, value: &[u8]) -> bool {
         let wrote = |write: &Write| match write {
             Write::Row(own, Some(stored)) => {
@@ -346,19 +354,19 @@ impl History {
         intents.any(|intent| intent.writes.iter().any(wrote))
     }
 
-    /// The first commit of a client's from this number on, up to another one.
+    /// Returns the first commit of a client in the range `from..=to`.
     pub fn next_tagged(&self, from: u64, to: u64) -> Option<u64> {
         let mut commits = self.commits.range(from..=to.max(from));
         let found = commits.find(|(seqno, commit)| commit.tag.is_some() && **seqno <= to);
         found.map(|(seqno, _)| *seqno)
     }
 
-    /// Whose commit has this number: nobody's if no rows change.
+    /// Returns the tag of the commit with this number; `None` if it changes no rows.
     pub fn tag_at(&self, seqno: u64) -> Option<u64> {
         self.commits.get(&seqno).and_then(|commit| commit.tag)
     }
 
-    /// A new incarnation begins with this commit: later ones never were.
+    /// Begins a new incarnation at this commit and discards later ones.
     pub fn cut(&mut self, seqno: u64) {
         self.commits.split_off(&(seqno + 1));
         self.acknowledged = self.acknowledged.min(seqno);
@@ -367,7 +375,7 @@ impl History {
 }
 
 impl Intent {
-    /// The rows that the commit surely writes.
+    /// Returns the rows that the commit certainly writes.
     pub fn rows(&self) -> Vec<Row> {
         let rows = self.writes.iter().filter_map(|write| match write {
             Write::Row(row, _) if self.has_row(row) => Some(row.clone()),
@@ -376,8 +384,9 @@ impl Intent {
         rows.collect()
     }
 
-    /// Whether the commit surely writes the row itself. A write that a range delete of the same commit takes back is
-    /// none, and a batch does not lock its row; nor is an insert that the same commit deletes.
+    /// Returns whether the commit certainly writes the row itself. A write undone by a range delete
+    /// of the same commit does not count, since a batch does not lock its row. Nor does an insert
+    /// that the same commit deletes.
     fn has_row(&self, row: &Row) -> bool {
         let touches = |write: &&Write| match write {
             Write::Row(own, _) => own == row,

@@ -1,12 +1,13 @@
 //! Deterministic simulation of Alluvium: one seed decides clients, scheduling, time, faults and crashes.
 //!
-//! A `plan` is what a seed asks for: a database, and some *incarnations* of it, each with the operations of a few clients,
-//! the faults of its disk and its end. A `history` is the oracle: which commit got which number, and so what every
-//! read point must see and what may be left after a crash. `disk` is the file system, `client` does what the plan
-//! says and compares what `reading` shows, `run` leads one database through all its incarnations, `shrink` makes a
-//! failing plan small.
+//! A `plan` is made from a seed: a database, and some *incarnations* of it, each with the
+//! operations of a few clients, the faults of its disk and its end. A `history` is the oracle: it
+//! has the number of each commit, and so the correct result at every read point and the states
+//! allowed after a crash. `disk` is the file system. `client` performs the plan and compares the
+//! results from `reading`. `run` takes one database through all its incarnations, and `shrink`
+//! makes a failing plan small.
 //!
-//! Built with the feature `simulation` only; without it this crate is empty.
+//! Built only with the feature `simulation`; without it this crate is empty.
 //!
 //! ```sh
 //! cargo run -p alluvium-sim --features simulation -- --seeds 1000

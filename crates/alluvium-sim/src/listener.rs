@@ -1,8 +1,10 @@
-//! A listener of the events of one incarnation, and what it must hear.
+//! Listener for the events of one incarnation, and the rules that they must follow.
 //!
-//! Flushes and merges begin before they end, and no more at once than there are threads; a delay, a lack of space and their
-//! ends take turns; a table is made once and goes once; a failure is told for a reason, and once; and nothing comes when the
-//! database is closed. Some listeners panic, and some call the database: neither may harm it.
+//! Flushes and compactions begin before they end, and no more run at once than there are threads.
+//! The begin and end events of a write delay, and those of a lack of space, alternate. A table is
+//! created once and deleted once. A failure is reported once, and only if there is a reason. No
+//! event follows the close of the database. Some listeners panic, and some call the database:
+//! neither may harm it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +15,7 @@ use crate::disk::Disk;
 use crate::plan::Listening;
 use crate::world::{Checked, Records};
 
-/// See the module.
+/// Listener that checks the events (see the module).
 pub struct RecordingListener {
     listening: Listening,
     compactions_max: usize,
@@ -27,7 +29,7 @@ pub struct RecordingListener {
 struct Heard {
     events: u64,
     flushing: bool,
-    /// Merges that run, by keyspace.
+    /// Number of running compactions, by keyspace.
     merging: BTreeMap<String, usize>,
     made: BTreeSet<u64>,
     gone: BTreeSet<u64>,
@@ -36,12 +38,12 @@ struct Heard {
     poisoned: bool,
     closed: bool,
     wrong: Option<String>,
-    /// For listeners that call it.
+    /// Open database, for listeners that call it.
     database: Option<Database>,
 }
 
 impl RecordingListener {
-    /// A listener, unless nobody listens.
+    /// Creates a listener; `None` for [`Listening::Nobody`].
     pub fn new(
         listening: Listening,
         compactions_max: usize,
@@ -63,21 +65,21 @@ impl RecordingListener {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The database is open, and may be called.
+    /// Gives the listener the open database, which it may call.
     pub fn attach(&self, database: &Database) {
         if self.listening == Listening::Calls {
             self.heard().database = Some(database.clone());
         }
     }
 
-    /// The database is about to be closed.
+    /// Drops the database handle before the database is closed.
     pub fn detach(&self) {
         let database = self.heard().database.take();
         drop(database);
     }
 
-    /// The database is closed: what was heard? `poisoned`: it has refused writes for an
-    /// earlier failure.
+    /// Checks the events after the database was closed. `poisoned`: it has refused writes because
+    /// of an earlier failure.
     pub fn judge(&self, poisoned: bool) -> Checked<()> {
         let mut heard = self.heard();
         heard.closed = true;
@@ -100,7 +102,7 @@ impl RecordingListener {
 }
 
 impl Heard {
-    /// Takes up an event. An error says what is wrong with it here.
+    /// Records an event; the error describes a violation of the rules.
     fn take_up(&mut self, event: &Event, listener: &RecordingListener) -> Result<(), String> {
         let (compactions_max, disk) = (listener.compactions_max, &listener.disk);
         let turn = |state: &mut bool, now: bool| {
@@ -172,7 +174,7 @@ impl EventListener for RecordingListener {
         let (number, database) = (heard.events, heard.database.clone());
         drop(heard);
         if let Some(database) = database {
-            // Whether it is open still, is closing or has failed: each call comes back.
+            // Each call must return, whether the database is open, closing or failed.
             match number % 4 {
                 0 => drop(database.flush()),
                 1 => drop(database.sync()),

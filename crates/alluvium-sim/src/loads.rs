@@ -1,8 +1,8 @@
-//! Rows that come straight into tables: ingests of sorted rows, and bulk loads of rows in any order.
+//! Rows loaded straight into tables: ingests of sorted rows, and bulk loads of rows in any order.
 //!
-//! Each is one commit, durable when it returns, at every level of durability. The log has a marker of it and not its
-//! rows, so whether one that failed has happened is known after the next opening only: until then the history is
-//! *uncertain*.
+//! Each is one commit, durable when it returns, at every durability. The log has a marker of it but
+//! not its rows. So the outcome of a failed load is known only after the next opening; until then
+//! the history is *uncertain*.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,9 @@ use crate::history::{Intent, Stored, set_unmarked};
 use crate::plan::{Key, Where};
 use crate::world::{Checked, World, is_exclusive, row};
 
-/// The least that a bulk load takes.
+/// Minimum memory of a bulk load.
 const LOAD_MEMORY_BYTES: usize = 64 << 10;
-/// Of a large row: some of them are more than a buffer of the load holds.
+/// Size of a large value: a buffer of the load holds only some of them.
 const LARGE_VALUE_BYTES: usize = 9_000;
 
 impl Client {
@@ -122,13 +122,15 @@ impl Client {
     }
 }
 
-/// The row that tells whether a load has happened, where all its other rows have expired. Each load has its own: it lies
-/// over nothing, so that the tables of marks may go straight into the last level.
+/// Returns the row that shows whether a load has happened, even if all its other rows have expired.
+/// Each load has its own row over no older version, so that the tables of marks may go straight
+/// into the last level.
 fn load_mark(tag: u64) -> (Vec<u8>, Vec<u8>) {
     (format!("load {tag:06}").into_bytes(), b"done".to_vec())
 }
 
-/// A value so large that a few of them fill a buffer. Not all zeros: it must not vanish in compression.
+/// Returns a value so large that a few of them fill a buffer. It is not all zeros, since it must
+/// not compress to nothing.
 fn enlarged(stored: &Stored) -> Stored {
     let own = stored.value.iter().copied().cycle();
     let value = own.zip(0u32..).map(|(byte, at)| byte ^ (at / 7) as u8);
@@ -151,7 +153,7 @@ fn put(
     }
 }
 
-/// A load that failed: for the keys that it was given, or for what the plan does.
+/// Checks that a failed load has a reason: its keys, or a fault of the plan.
 fn judge_refusal(world: &World, error: &Error, refused: bool) -> Checked<()> {
     if !matches!(error, Error::DuplicateKey { .. }) {
         return world.tolerate(error);
@@ -163,7 +165,7 @@ fn judge_refusal(world: &World, error: &Error, refused: bool) -> Checked<()> {
     }
 }
 
-/// Installs what was loaded. Returns whether that was acknowledged.
+/// Installs the loaded rows. Returns whether the load was acknowledged.
 fn install(
     world: &World,
     tag: u64,

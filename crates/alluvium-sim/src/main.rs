@@ -1,5 +1,5 @@
-//! `alluvium-sim`: runs plans of many seeds, and shrinks and prints the first that fails; or goes on to the end in several
-//! processes, and collects those that fail.
+//! `alluvium-sim`: runs plans of many seeds, and shrinks and prints the first one that fails. With
+//! `--jobs` it runs several processes to the end and collects all failures.
 //!
 //! Exit codes: 0 all seeds passed, 1 one failed, 2 bad usage.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program talks")]
@@ -28,7 +28,7 @@ Runs the plans of N seeds from SEED on (a fresh one by default), or as many as S
 --jobs     so many processes, each on a core of its own, that go on behind a failure
 --failures where the commands go that repeat and shrink what has failed";
 
-/// What the command line asks for.
+/// Arguments of the command line.
 #[derive(Default)]
 struct Args {
     seeds: Option<u64>,
@@ -42,12 +42,12 @@ struct Args {
     check: bool,
     jobs: Option<u64>,
     failures: Option<PathBuf>,
-    /// The process is one of a fleet, on this core.
+    /// Core of this process, if it is one of a fleet.
     ship: Option<u64>,
 }
 
 impl Args {
-    /// The first seed. A fresh one is short enough to be typed.
+    /// Returns the first seed. A fresh one is short enough to type.
     fn first(&self) -> u64 {
         let fresh = || alluvium::simulation::random_u64() >> 32;
         self.from.unwrap_or_else(fresh)
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    // The engine's own panics are caught and judged; only their message is wanted.
+    // The engine's own panics are caught and judged; only their message is printed.
     let silent = args.ship.is_some();
     std::panic::set_hook(Box::new(move |panic| {
         if !silent {

@@ -1,7 +1,7 @@
 //! Makes the plan of a seed.
 //!
-//! Numbers come from the seed alone, in a fixed order: whoever changes that order, or adds to it, gives every seed another
-//! plan.
+//! Numbers come from the seed alone, in a fixed order. A change or addition to that order gives
+//! every seed another plan.
 
 use alluvium::simulation::Policy;
 use alluvium::{Durability, Isolation};
@@ -13,12 +13,12 @@ use crate::plan::{
 };
 use crate::time::{DAY_MS, YEAR_MS};
 
-/// See the module.
+/// Generator of the plan of one seed.
 pub(crate) struct Maker {
     rng: Rng,
     next: usize,
     has_log: bool,
-    /// How many keys there are: few, so that clients meet.
+    /// Number of keys: few, so that clients conflict.
     keys: usize,
 }
 
@@ -32,7 +32,7 @@ impl Maker {
         }
     }
 
-    /// The plan: of the seed that it was made with.
+    /// Makes the plan of the seed that this was created with.
     pub(crate) fn plan(&mut self, seed: u64, long: bool) -> Plan {
         let durability = [Durability::Buffered, Durability::Sync, Durability::None];
         let durability = durability[self.rng.weighted(&[5, 3, 1])];
@@ -133,13 +133,13 @@ impl Maker {
         self.number(Crash { at, kept })
     }
 
-    /// One operation, and what makes it tell.
+    /// Returns one operation, with the operations that make it an effective test.
     fn ops(&mut self) -> Vec<Numbered<Op>> {
         let op = self.op();
         let then = match &op {
-            // What a stream has shown as durable must be there after that.
+            // Durable changes shown by a stream must survive this.
             Op::Follow(_) if self.rng.percent(10) => Some(Op::PowerLoss(Kept::Synced)),
-            // The snapshot holds the time, rows expire, and a merge meets them.
+            // The snapshot holds the time, rows expire, and a compaction processes them.
             Op::TakeSnapshot if self.rng.percent(50) => {
                 let later = Op::SetClock(*self.rng.pick(&[5, 40, 500, 10_000]));
                 let merge = Op::CompactRange(EXPIRING);
@@ -147,7 +147,7 @@ impl Maker {
                 let ops = [op, later, merge, Op::ReadSnapshot(read)];
                 return ops.map(|op| self.number(op)).into();
             }
-            // Rows are written, flushed and merged in the glitch, and read when it is over.
+            // Rows are written, flushed and compacted during the glitch, and read after it.
             Op::DisturbClock(_) => {
                 let key = self.key();
                 let put = self.expiring_put(&key);
@@ -214,13 +214,13 @@ impl Maker {
         }
     }
 
-    /// More than a day.
+    /// Returns a shift of more than a day.
     fn jump(&mut self) -> i64 {
         let by = [3 * DAY_MS, 80 * YEAR_MS, -3 * DAY_MS, -20 * YEAR_MS];
         *self.rng.pick(&by)
     }
 
-    /// A commit of one row that may expire.
+    /// Returns a commit of one row that may expire.
     fn expiring_put(&mut self, key: &Key) -> Op {
         Op::Batch {
             changes: vec![Change::Put(EXPIRING, key.clone())],
@@ -237,7 +237,7 @@ impl Maker {
         Where(LASTING.len() + self.rng.below(PASSING.len()))
     }
 
-    /// Skewed: the first keys are hot.
+    /// Returns a key, skewed towards the first ones.
     fn key(&mut self) -> Key {
         let within = match self.rng.percent(50) {
             true => self.keys.min(3),
@@ -253,7 +253,7 @@ impl Maker {
         (one.min(two), end)
     }
 
-    /// Range deletes that begin at one key, with rows between them.
+    /// Returns range deletes with the same first key, with puts between them.
     fn nested_ranges(&mut self) -> Vec<Change> {
         let (place, start) = (self.place(), self.key());
         let mut changes = Vec::new();

@@ -1,6 +1,7 @@
-//! Directories of open databases that are moved away and back, or removed.
+//! Moves directories of open databases away and back, or removes them.
 //!
-//! These are deeds of other programs: they go past the faults of the disk, and the database is not told.
+//! Other programs do this: the disk injects no faults into these calls, and the database is not
+//! notified.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -11,11 +12,11 @@ use crate::copies::open_to_write;
 use crate::run::DIR;
 use crate::world::{Checked, World};
 
-/// The name of the database's directory while it is moved away.
+/// Name of the database's directory while it is moved away.
 const AWAY: &str = "/away";
 
-/// Moves the directory of the database away, puts an empty one in its place, flushes, and moves it back. Whatever the
-/// other clients do meanwhile, nothing may come into the empty one.
+/// Moves the directory of the database away, puts an empty one in its place, flushes, and moves it
+/// back. Regardless of the other clients' calls meanwhile, the empty directory must stay empty.
 pub(crate) fn move_away_and_back(
     world: &World,
     flush: impl FnOnce() -> Checked<()>,
@@ -35,7 +36,7 @@ pub(crate) fn move_away_and_back(
     moved().map_err(|e| format!("cannot move the directory away: {e}"))?;
     let flushed = flush();
     let back = match world.disk.is_dead() {
-        // The next incarnation finds it where it is.
+        // The next incarnation moves it back.
         true => Ok(()),
         false => put_back(&files),
     };
@@ -61,8 +62,8 @@ pub(crate) fn put_back(files: &MemVfs) -> Checked<()> {
     files.sync_dir(Path::new("/")).map_err(told)
 }
 
-/// Opens a copy of the database, removes its directory with all files, puts an empty one in its place, and flushes:
-/// that fails, and nothing comes into the empty one.
+/// Opens a copy of the database, replaces its directory by an empty one, and flushes. The flush
+/// must fail, and the empty directory must stay empty.
 pub(crate) fn remove_under(world: &World, what: &str, dir: &Path) -> Checked<()> {
     let Some((copy, marks)) = open_to_write(world, dir)? else {
         return Ok(());
@@ -72,7 +73,7 @@ pub(crate) fn remove_under(world: &World, what: &str, dir: &Path) -> Checked<()>
     }
     let files = world.disk.files_of_others();
     let remove_all = || {
-        // Ends: the engine has few files to create before it meets the missing directory.
+        // Terminates: the engine creates few files before it finds the directory missing.
         while files.remove_dir(dir).is_err() {
             for name in files.list(dir)? {
                 let path = dir.join(name);
@@ -87,7 +88,7 @@ pub(crate) fn remove_under(world: &World, what: &str, dir: &Path) -> Checked<()>
     world.records.count("removed directories", 1);
     let flushed = copy.flush();
     drop(marks);
-    // Fails or not, as what was written last is told.
+    // Either result is allowed; it depends on the outcome of the last writes.
     let _ = copy.close();
     drop(copy);
     if world.disk.is_dead() {

@@ -1,7 +1,9 @@
-//! What a seed asks for: the options of a database, and its incarnations with their operations, faults and ends.
+//! Plan of a seed: the options of a database, and its incarnations with their operations, faults
+//! and ends.
 //!
-//! Every operation and every fault has a number. A plan of which only some numbers are kept is a smaller plan of the
-//! same seed: that is how failures are shrunk, and how a small one is named on a command line.
+//! Every operation and every fault has a number. A plan that keeps only some numbers is a smaller
+//! plan of the same seed. Failures are shrunk in this way, and a command line names a small plan by
+//! its numbers.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,145 +14,146 @@ use alluvium::{Durability, Isolation};
 
 use crate::maker::Maker;
 
-/// Keyspaces that live as long as the database. The second stores large values in files of their own, rows of the third
-/// expire, those of the fourth may be filtered.
+/// Keyspaces that live as long as the database. The second stores large values in separate files,
+/// rows of the third expire, those of the fourth may be filtered.
 pub const LASTING: [&str; 4] = ["a", "b", "e", "f"];
-/// The place of the third.
+/// Place of the third.
 pub const EXPIRING: Where = Where(2);
-/// The place of the fourth.
+/// Place of the fourth.
 pub const FILTERED: Where = Where(3);
 /// Keyspaces that clients create and drop.
 pub const PASSING: [&str; 2] = ["t", "u"];
 
-/// See the module.
+/// Plan of a seed (see the module).
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The seed that it is made of.
+    /// Seed from which it is made.
     pub seed: u64,
-    /// Picks among the schedules of one seed.
+    /// Selects one of the schedules of a seed.
     pub schedule: u64,
-    /// How threads are switched.
+    /// Policy of thread switches.
     pub policy: Policy,
-    /// How the database is opened.
+    /// Options of the database.
     pub database: DatabasePlan,
-    /// Syncs do nothing: no seed asks for that, but tests of the simulator itself do.
+    /// If true, syncs do nothing: used only by tests of the simulator itself, never by a seed.
     pub lying_disk: bool,
-    /// One after the other.
+    /// Incarnations in order.
     pub incarnations: Vec<Incarnation>,
 }
 
-/// How the database is opened.
+/// Options of the database.
 #[derive(Debug, Clone)]
 pub struct DatabasePlan {
-    /// The default of commits.
+    /// Default durability of commits.
     pub durability: Durability,
-    /// Small, so that there are flushes and merges.
+    /// Size of a memtable; small, so that there are flushes and compactions.
     pub memtable_bytes: usize,
-    /// Where last-level tables are cut.
+    /// Target size of last-level tables.
     pub table_bytes: u64,
-    /// Threads that merge.
+    /// Number of compaction threads.
     pub compaction_threads: usize,
-    /// Whether it tidies up when nobody writes.
+    /// Whether it compacts when idle.
     pub tidies: bool,
-    /// Whether it keeps all of its log for streams of changes.
+    /// Whether it keeps its whole log for streams of changes.
     pub keeps_changes: bool,
-    /// Who is told of its events.
+    /// Listener of its events.
     pub listening: Listening,
 }
 
-/// A listener of events.
+/// Behavior of the listener of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listening {
-    /// There is none.
+    /// No listener.
     Nobody,
-    /// It hears.
+    /// Records events only.
     Quietly,
-    /// It panics now and then.
+    /// Panics now and then.
     Panics,
-    /// It calls the database.
+    /// Calls the database.
     Calls,
 }
 
-/// From one opening to the next.
+/// Life of the database from one opening to the next.
 #[derive(Debug, Clone)]
 pub struct Incarnation {
-    /// A client does its operations one after the other; clients go on beside each other.
+    /// Operations of each client, in order. The clients run concurrently.
     pub clients: Vec<Vec<Numbered<Op>>>,
-    /// What the disk does wrong.
+    /// Faults of the disk.
     pub faults: Vec<Numbered<Fault>>,
-    /// A crash at the so-manieth call of the disk; without one the database is closed.
+    /// Crash at the n-th call of the disk; without one the database is closed.
     pub crash: Option<Numbered<Crash>>,
-    /// A crash of the recovery after this incarnation.
+    /// Crash during the recovery after this incarnation.
     pub crash_again: Option<Numbered<Crash>>,
-    /// What is tried with a copy of what it leaves.
+    /// Test of a copy of the files that it leaves.
     pub post_mortem: Option<Numbered<PostMortem>>,
 }
 
-/// A part of a plan that can be left out.
+/// Part of a plan that can be left out.
 #[derive(Debug, Clone)]
 pub struct Numbered<T> {
-    /// Its number, unique in the plan.
+    /// Number, unique in the plan.
     pub number: usize,
-    /// What it is.
+    /// Operation, fault, crash or post-mortem.
     pub item: T,
 }
 
-/// What is left of a machine.
+/// Data that survives a stop of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
-    /// Any subset of what was not synced.
+    /// Any subset of the unsynced data, and all synced data.
     Some,
-    /// Only what was synced.
+    /// Only synced data.
     Synced,
-    /// Everything: the process died.
+    /// Everything: only the process died.
     All,
 }
 
-/// Where and how the machine stops.
+/// Time and kind of a crash.
 #[derive(Debug, Clone, Copy)]
 pub struct Crash {
-    /// The call of the disk, counted in this incarnation.
+    /// Call of the disk, counted in this incarnation.
     pub at: u64,
-    /// What is left.
+    /// Data that survives.
     pub kept: Kept,
 }
 
-/// What is tried with a copy of the files that an incarnation has left.
+/// Test of a copy of the files that an incarnation has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PostMortem {
-    /// It is repaired.
+    /// Repairs the copy.
     Repair,
-    /// One bit of one file flips for good; then it is opened, and then repaired. Where decides this number.
+    /// Flips one bit of one file permanently, then opens the database and repairs it. The number
+    /// determines the bit.
     Rot(u64),
 }
 
-/// What a disk does wrong, from some call on.
+/// Fault of a disk, starting at some call.
 #[derive(Debug, Clone, Copy)]
 pub struct Fault {
-    /// The first call, counted in this incarnation.
+    /// First call, counted in this incarnation.
     pub at: u64,
-    /// What happens to it.
+    /// Kind of the fault.
     pub kind: FaultKind,
 }
 
-/// How a call fails.
+/// Kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The first read, write or other call from there on fails.
+    /// The first read, write or other call from there fails.
     Error,
-    /// The first write from there on puts half of its bytes down and fails.
+    /// The first write from there writes half of its bytes and fails.
     ShortWrite,
-    /// The first sync from there on fails.
+    /// The first sync from there fails.
     SyncError,
-    /// For so many calls there is no space.
+    /// No space is left for this number of calls.
     Full(u64),
-    /// For so many calls no file can be opened or created.
+    /// No file can be opened or created for this number of calls.
     NoDescriptors(u64),
-    /// The first read of a file with data from there on has a wrong bit.
+    /// The first read of a file with data from there has a wrong bit.
     FlippedBit,
 }
 
-/// One of the six keyspaces.
+/// Index of one of the six keyspaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Where(pub usize);
 
@@ -176,7 +179,8 @@ impl fmt::Debug for Key {
 pub enum Change {
     /// Writes a row.
     Put(Where, Key),
-    /// Writes a row if it is not there, as one that is known to be absent. In transactions only; elsewhere a put.
+    /// Inserts a row that is known to be absent, otherwise puts it. Outside of transactions always
+    /// a put.
     Insert(Where, Key),
     /// Removes a row.
     Delete(Where, Key),
@@ -191,7 +195,7 @@ pub enum Move {
     First,
     /// To the last row.
     Last,
-    /// To the first row at or behind the key.
+    /// To the first row at or after the key.
     Seek(Key),
     /// To the last row before the key.
     SeekBefore(Key),
@@ -225,74 +229,74 @@ pub enum Step {
     RollbackTo,
 }
 
-/// How a transaction ends.
+/// End of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// With a commit.
+    /// Commit.
     Commit,
-    /// With nothing.
+    /// Rollback.
     Rollback,
-    /// With a prepare and a commit.
+    /// Prepare and commit.
     PrepareCommit,
-    /// With a prepare and a rollback.
+    /// Prepare and rollback.
     PrepareRollback,
-    /// With a prepare that nobody decides on in this incarnation.
+    /// Prepare without a decision in this incarnation.
     Prepare,
 }
 
-/// What is done with a checkpoint.
+/// Use of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyUse {
-    /// It is opened without a right to write, and read.
+    /// Opens it read-only and reads it.
     Read,
-    /// It is opened, written to, and read again.
+    /// Opens it, writes to it and reads it again.
     Write,
-    /// It is repaired, and the new one is read.
+    /// Repairs it and reads the new database.
     Repair,
-    /// It is opened, and its directory is removed meanwhile.
+    /// Opens it and removes its directory meanwhile.
     Remove,
 }
 
-/// What a client does.
+/// Operation of a client.
 #[derive(Debug, Clone)]
 pub enum Op {
     /// A batch of changes.
     Batch {
-        /// The changes.
+        /// Changes of the batch.
         changes: Vec<Change>,
-        /// `None`: the database's.
+        /// Durability of the commit; `None`: the database's.
         durability: Option<Durability>,
-        /// Without row locks.
+        /// Takes no row locks.
         untracked: bool,
     },
     /// A transaction.
     Transaction {
-        /// What it sees.
+        /// Isolation level.
         isolation: Isolation,
-        /// Without locks before its commit.
+        /// Takes no locks before its commit.
         optimistic: bool,
-        /// What it does.
+        /// Steps in order.
         steps: Vec<Step>,
-        /// How it ends.
+        /// End of the transaction.
         ending: Ending,
     },
     /// A read of the newest state.
     Read(Read),
-    /// Takes a snapshot to keep.
+    /// Takes a snapshot and keeps it.
     TakeSnapshot,
-    /// Reads by the snapshot that is kept.
+    /// Reads from the kept snapshot.
     ReadSnapshot(Read),
-    /// Lets go of it.
+    /// Releases the snapshot.
     DropSnapshot,
     /// Flushes.
     Flush,
     /// Syncs the log.
     Sync,
-    /// Waits for the background.
+    /// Waits for background work to end.
     Settle,
-    /// Merges a range.
+    /// Compacts a range.
     CompactRange(Where),
-    /// Creates a passing keyspace, or takes a handle of it.
+    /// Creates a passing keyspace, or opens it if it exists.
     Create(Where),
     /// Drops a passing keyspace.
     Drop(Where),
@@ -300,54 +304,54 @@ pub enum Op {
     Ingest(Where, Vec<Key>),
     /// Loads rows in any order.
     BulkLoad {
-        /// Where.
+        /// Keyspace to load into.
         place: Where,
-        /// Each row's key, in the order of the calls; a key may come again.
+        /// Key of each row, in the order of the calls; a key may be repeated.
         keys: Vec<Key>,
         /// Values so large that not all rows fit into memory.
         large: bool,
-        /// Whether a key that comes again is an error.
+        /// Whether a repeated key is an error.
         unique: bool,
     },
-    /// Makes a copy, and does something with it.
+    /// Makes a checkpoint and uses it.
     Checkpoint(CopyUse),
     /// Makes a backup.
     Backup,
-    /// Restores one of the backups, and reads it.
+    /// Restores one of the backups, and reads the restored database.
     Restore(u64),
     /// Deletes one of the backups.
     DeleteBackup(u64),
-    /// Reads up to so many changes in the client's stream.
+    /// Reads up to this number of changes from the client's stream.
     Follow(usize),
-    /// Ends the client's stream: the next read begins where it stood.
+    /// Closes the client's stream: the next one begins at its position.
     Unfollow,
     /// Checks all files.
     Verify,
     /// Moves the directory of the open database away and back.
     MoveDirectory,
-    /// Sets the wall clock of the machine, forward or back, by so many milliseconds.
+    /// Sets the wall clock of the machine forward or back by this number of milliseconds.
     SetClock(i64),
-    /// Makes it show a time so many milliseconds away for a moment.
+    /// Shifts the wall clock by this number of milliseconds for a moment.
     DisturbClock(i64),
-    /// Lets so many milliseconds pass for both clocks of the machine, as in suspend.
+    /// Advances both clocks of the machine by this number of milliseconds, as in suspend.
     PassTime(u64),
-    /// Sets the compaction filter, or takes it away.
+    /// Sets or removes the compaction filter.
     SetFilter(bool),
-    /// Changes the options of a keyspace: which ones decides the number.
+    /// Changes the options of a keyspace; the number determines the new ones.
     SetOptions(Where, u64),
     /// Changes the memory budget.
     SetMemory(usize),
-    /// The power fails.
+    /// Cuts the power.
     PowerLoss(Kept),
 }
 
 impl Plan {
-    /// The whole plan of a seed; a long one has more of everything.
+    /// Makes the whole plan of a seed; a long one has more of everything.
     pub fn new(seed: u64, long: bool) -> Plan {
         Maker::new(seed).plan(seed, long)
     }
 
-    /// The numbers of all parts.
+    /// Returns the numbers of all parts.
     pub fn numbers(&self) -> Vec<usize> {
         let mut numbers = Vec::new();
         for incarnation in &self.incarnations {
@@ -366,7 +370,7 @@ impl Plan {
         numbers
     }
 
-    /// The same plan with these parts only.
+    /// Returns the same plan with these parts only.
     pub fn keep(&self, numbers: &BTreeSet<usize>) -> Plan {
         let mut plan = self.clone();
         for incarnation in &mut plan.incarnations {

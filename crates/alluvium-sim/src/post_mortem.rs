@@ -1,7 +1,8 @@
-//! What can be had of a copy of the files that an incarnation has left: by repair, and after a bit has flipped for good.
+//! Tests of a copy of the files that an incarnation has left: repair, and permanently flipped bits.
 //!
-//! A repaired database holds the state of a commit that a crash may leave, as the database itself does. With a flipped bit
-//! every opening and read tells the truth or an error, and a repair brings back no row that was never written.
+//! A repaired database holds the state of a commit that a crash may leave, like the database
+//! itself. With a flipped bit every opening and read returns correct data or an error, and a repair
+//! brings back no row that was never written.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,25 +16,25 @@ use crate::plan::PostMortem;
 use crate::reading::{Content, content, difference};
 use crate::world::{Checked, REPAIRED, Records};
 
-/// What is known of an incarnation that has ended.
+/// Files of an incarnation that has ended.
 pub struct Left<'a> {
-    /// The oracle.
+    /// Oracle.
     pub records: &'a Records,
-    /// Where the database is.
+    /// Directory of the database.
     pub dir: &'a Path,
-    /// How it is opened.
+    /// Options to open it with.
     pub options: &'a Options,
-    /// The least commit that must be there.
+    /// Smallest commit number that must survive.
     pub floor: u64,
 }
 
-/// How often a byte is looked for that is not one of the many zeros behind the data.
+/// Attempts to find a byte that is not one of the many zeros after the data.
 const TRIES: usize = 8;
 
 impl Left<'_> {
-    /// Holds an post_mortem on a copy of these files.
+    /// Performs a post-mortem on a copy of these files.
     pub fn examine(&self, post_mortem: PostMortem, memory: &MemVfs) -> Checked<()> {
-        // Another machine: nothing that happens there happens here.
+        // The copy is another machine, so the test does not affect this one.
         let copy = memory.crash(0, CrashOptions::PROCESS_KILLED);
         match post_mortem {
             PostMortem::Repair => {
@@ -44,7 +45,8 @@ impl Left<'_> {
         }
     }
 
-    /// Repairs the database and judges the new one. A rotten file must be told, or make no difference.
+    /// Repairs the database and checks the new one. Damage to the rotten file must be reported or
+    /// make no difference.
     fn repair(&self, files: MemVfs, floor: u64, rotten: Option<&Path>) -> Checked<()> {
         let vfs = Arc::new(files);
         let report = match alluvium::repair_on(vfs.clone(), self.dir, REPAIRED) {
@@ -82,7 +84,7 @@ impl Left<'_> {
             return Ok(());
         };
         self.records.count("databases with a rotten bit", 1);
-        // A wrong record at the very end of a log cannot be told from a torn tail.
+        // A wrong record at the very end of a log is indistinguishable from a torn tail.
         let floor = if is_log(&path) { 0 } else { self.floor };
         let told = |what: &str, error: &Error| match is_told(error, &path) {
             true => {
@@ -129,7 +131,7 @@ impl Left<'_> {
         }
     }
 
-    /// Where some rows are lost, older ones may be back, but nothing else.
+    /// Checks the rows after some were lost: older versions may be back, but nothing else.
     fn judge_rows(&self, found: &Content) -> Checked<()> {
         let history = self.records.history();
         let mut rows = found.rows.iter();
@@ -143,7 +145,7 @@ impl Left<'_> {
     }
 }
 
-/// The file that an error says is damaged.
+/// Returns the file that an error reports as damaged.
 fn damage_of(error: &Error) -> Option<&Path> {
     match error {
         Error::Corruption { path, .. } | Error::NewerFormat { path, .. } => Some(path),
@@ -151,7 +153,8 @@ fn damage_of(error: &Error) -> Option<&Path> {
     }
 }
 
-/// Whether an error says that this file is damaged, or another one that this one must have named rightly.
+/// Returns whether an error reports damage to this file, or to another one that this one may name
+/// wrongly.
 fn is_told(error: &Error, rotten: &Path) -> bool {
     damage_of(error).is_some_and(|path| path == rotten || is_root(rotten))
 }
@@ -160,13 +163,13 @@ fn is_log(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "wal")
 }
 
-/// Whether without this file nothing can be found.
+/// Returns whether nothing can be found without this file.
 fn is_root(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name == "CURRENT" || name.starts_with("MANIFEST"))
 }
 
-/// Flips a bit that the number decides. Returns its file; `None` if there is no data.
+/// Flips a bit determined by the number. Returns its file; `None` if there is no data.
 fn flip(files: &MemVfs, dir: &Path, number: u64) -> std::io::Result<Option<PathBuf>> {
     let mut rng = Rng::new(number);
     let mut names = files.list(dir)?;
@@ -176,7 +179,7 @@ fn flip(files: &MemVfs, dir: &Path, number: u64) -> std::io::Result<Option<PathB
     };
     names.retain(|name| has_data(name));
     names.sort();
-    // Most of a database is in tables and value files, and few files of a small one are.
+    // Most of a database is in tables and value files, but a small one has few of them.
     let is_data = |name: &String| name.ends_with(".sst") || name.ends_with(".val");
     if rng.percent(60) && names.iter().any(is_data) {
         names.retain(is_data);

@@ -1,4 +1,4 @@
-//! Reads: doing them, what they must show in a state, and everything that a database holds.
+//! Reads: performing them, their expected results in a state, and the full content of a database.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -10,20 +10,20 @@ use crate::history::{Row, State, Stored};
 use crate::plan::{Move, Read, Where};
 use crate::time::Watch;
 
-/// What a read has shown: a row, or none, for each of its moves.
+/// Result of a read: for each of its moves a row, or `None`.
 pub type Seen = Vec<Option<(Vec<u8>, Vec<u8>)>>;
 
-/// Where a read reads.
+/// Source of a read.
 pub enum Source<'a> {
-    /// The newest state.
+    /// Newest state.
     Newest,
-    /// A snapshot.
+    /// State of a snapshot.
     Snapshot(&'a Snapshot),
-    /// A transaction.
+    /// State of a transaction, with its own writes.
     Transaction(&'a Transaction),
 }
 
-/// A read's rows for a message: keys and the beginnings of values.
+/// Formats a read's rows for a message: keys and the beginnings of values.
 pub fn shown(seen: &Seen) -> String {
     let row = |row: &Option<(Vec<u8>, Vec<u8>)>| match row {
         None => "nothing".to_owned(),
@@ -35,7 +35,7 @@ pub fn shown(seen: &Seen) -> String {
     seen.iter().map(row).collect::<Vec<_>>().join(", ")
 }
 
-/// What a read must show in a state, at a time.
+/// Returns the expected result of a read in a state, at a time.
 pub fn expected(read: &Read, id: u32, state: &State, now_ms: u64) -> Seen {
     let owned = |(row, stored): (&Row, &Stored)| (row.1.clone(), stored.value.to_vec());
     let is_there = |(_, stored): &(&Row, &Stored)| stored.is_there(now_ms);
@@ -72,19 +72,21 @@ pub fn expected(read: &Read, id: u32, state: &State, now_ms: u64) -> Seen {
     seen
 }
 
-/// Whether a row may be read with this value.
+/// Returns whether a row may be read with this value.
 fn shows_as(stored: &Stored, value: &[u8], filtered: bool) -> bool {
     *stored.value == *value
         || filtered && matches!(fate(&stored.value), Fate::Replaced(other) if other == value)
 }
 
-/// Whether a read may show this in a state, at a time, if the filter may have met any row of the keyspace.
+/// Returns whether a read may have this result in a state, at a time, if the filter may have
+/// processed any row of the keyspace.
 pub fn admits_filtered(read: &Read, id: u32, state: &State, now_ms: u64, seen: &Seen) -> bool {
     let rows = state.range((id, Vec::new())..(id + 1, Vec::new()));
     let rows: Vec<_> = rows.filter(|(_, stored)| stored.is_there(now_ms)).collect();
     let below = |key: &[u8]| rows.partition_point(|(row, _)| row.1[..] < *key);
     let may_go = |at: usize| fate(&rows[at].1.value) == Fate::Removed;
-    // Where a row that is seen stands, if those passed over may be gone.
+    // Finds the index of a row that was seen. Outer `None`: impossible, because a row passed over
+    // must be present.
     let meets = |found: &Option<(Vec<u8>, Vec<u8>)>, passed: &mut dyn Iterator<Item = usize>| {
         for at in passed {
             match found {
@@ -125,7 +127,7 @@ pub fn admits_filtered(read: &Read, id: u32, state: &State, now_ms: u64, seen: &
     seen.len() == moves.len() || ended && seen.len() < moves.len()
 }
 
-/// Does a read. With it comes the commit that a cursor says it shows.
+/// Performs a read. Also returns the commit that a cursor reports as its state.
 pub fn perform(
     read: &Read,
     keyspace: &Keyspace,
@@ -176,7 +178,7 @@ fn walk(cursor: &mut Cursor, moves: &[Move]) -> alluvium::Result<Seen> {
 }
 
 impl Read {
-    /// Where it reads.
+    /// Returns the keyspace that it reads.
     pub fn place(&self) -> Where {
         match self {
             Read::Get(place, _) | Read::Walk(place, _) => *place,
@@ -184,18 +186,18 @@ impl Read {
     }
 }
 
-/// What a database holds.
+/// Content of a database.
 #[derive(Debug)]
 pub struct Content {
-    /// The ids of its keyspaces.
+    /// Ids of its keyspaces.
     pub ids: Vec<u32>,
-    /// Their rows.
+    /// Rows of all keyspaces.
     pub rows: BTreeMap<Row, Vec<u8>>,
-    /// When it was read, in milliseconds.
+    /// Times between which it was read, in milliseconds.
     pub read_at: RangeInclusive<u64>,
 }
 
-/// Reads everything, by this watch.
+/// Reads the whole database, with the times of the reads from `watch`.
 pub fn content(db: &Database, watch: &Watch) -> alluvium::Result<Content> {
     let began = watch.moment(db);
     let (mut ids, mut rows) = (Vec::new(), BTreeMap::new());
@@ -220,8 +222,8 @@ pub fn content(db: &Database, watch: &Watch) -> alluvium::Result<Content> {
 }
 
 impl Content {
-    /// Whether a state shows exactly this at one of these times, as far as its keyspaces go; the rows of `filtered` through
-    /// the filter or not.
+    /// Returns whether a state has exactly this content at one of these times, in the keyspaces of
+    /// the content. Rows of keyspace `filtered` may have passed through the filter or not.
     pub fn is_of(&self, state: &State, times: &[u64], filtered: Option<u32>) -> bool {
         let shows = |now_ms: u64| {
             let rows = state
@@ -243,7 +245,8 @@ impl Content {
     }
 }
 
-/// The rows in which a content differs from a state, the first few; at that of these times at which they are fewest.
+/// Formats the first few rows in which a content differs from a state, at the one of these times
+/// with the fewest differences.
 pub fn difference(state: &State, found: &Content, times: &[u64]) -> String {
     let at_each = times
         .iter()

@@ -1,4 +1,4 @@
-//! Leads one database through all incarnations of a plan, and judges what each leaves.
+//! Takes one database through all incarnations of a plan, and checks the state that each leaves.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,19 +27,19 @@ use crate::settings::judge_settings;
 use crate::transaction::{check_inherited, decide, tag_of_xid};
 use crate::world::{Checked, Records, World};
 
-/// Where the database is.
+/// Directory of the database.
 pub(crate) const DIR: &str = "/db";
-/// More steps than any history takes that ends.
+/// More steps than any terminating history takes.
 const STEPS_MAX: u64 = 500_000;
 
-/// What became of a plan.
+/// Outcome of a plan.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// How it ran.
+    /// Report of the simulated run.
     pub report: Report,
-    /// What was wrong, if anything was.
+    /// Description of the failure, if there was one.
     pub failure: Option<String>,
-    /// What has happened, and how often.
+    /// Count of each event.
     pub counts: BTreeMap<&'static str, u64>,
 }
 
@@ -87,15 +87,15 @@ fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or_else(|| "without a message".into())
 }
 
-/// A database from its first to its last incarnation.
+/// Database from its first to its last incarnation.
 struct Story {
     plan: Plan,
     records: Arc<Records>,
-    /// What the incarnation before left.
+    /// Files left by the previous incarnation.
     memory: MemVfs,
-    /// Only the process has died.
+    /// True if only the process has died.
     killed: bool,
-    /// Numbers the disks.
+    /// Number of disks created so far; seeds the next one.
     disks: u64,
 }
 
@@ -130,7 +130,7 @@ impl Story {
         self.end(world)
     }
 
-    /// The least number that the next incarnation may find.
+    /// Returns the smallest commit number that the next incarnation may find.
     fn floor(&self, history: &History) -> u64 {
         let has_log = self.plan.database.durability != Durability::None;
         history.floor(self.killed && has_log)
@@ -167,9 +167,10 @@ impl Story {
         }
     }
 
-    /// Opens the database and compares it with the history. A crash of the recovery is followed by another recovery.
+    /// Opens the database and compares it with the history. After a crash of the recovery, recovers
+    /// again.
     fn open(&mut self, mut crash: Option<Crash>) -> Checked<World> {
-        // Ends: there is one crash at most.
+        // Terminates: there is at most one crash.
         loop {
             let disk = self.disk(crash);
             let opened = self.open_on(&disk);
@@ -244,14 +245,15 @@ impl Story {
         })
     }
 
-    /// The time that the database on disk has recorded, behind which it does not go back. Were more of it allowed, a state
-    /// whose rows expire later could be taken for one that never had them.
+    /// Returns the time that the database on disk has recorded. The database's time never falls
+    /// below it. A wider range would let a state with rows that expire later pass for one that
+    /// never had them.
     fn recorded_ms(&self) -> Option<u64> {
         let read = Manifest::read(&self.memory, Path::new(DIR)).ok();
         read.map(|(_, state)| state.read_clock_ms)
     }
 
-    /// What a database must hold when it was opened.
+    /// Checks the content of a database that was just opened.
     fn judge(&self, world: &mut World) -> Checked<()> {
         let found =
             content(&world.db, &world.watch).map_err(|e| format!("cannot read: {e} ({e:?})"))?;
@@ -270,7 +272,7 @@ impl Story {
         world.inherited = self.judge_prepared(world, &history, seqno)?;
         world.opened_at = world.db.visible_seqno();
         self.judge_streams(world.opened_at)?;
-        // What has changed no row may be gone without a trace, and its number is given again.
+        // A commit that changed no row may be lost without a trace, and its number is given again.
         history.cut(seqno.min(world.opened_at));
         drop(history);
         simulation::note(seqno);
@@ -278,8 +280,9 @@ impl Story {
         judge_store(world)
     }
 
-    /// What a stream of durable changes has shown is there. Others begin again behind what is left: this is the newest
-    /// number, which may be that of a marker whose ingest has not happened.
+    /// Checks that all changes shown by streams of durable changes are still there. Other streams
+    /// continue after `seqno`, the newest number. It may be that of a marker of an ingest that did
+    /// not happen.
     fn judge_streams(&self, seqno: u64) -> Checked<()> {
         for (client, next) in &mut self.records.outside().positions {
             if *next <= seqno + 1 {
@@ -394,7 +397,7 @@ impl Story {
             .for_each(|(what, times)| self.records.count(what, *times));
     }
 
-    /// Ends an incarnation: after a crash as it left things, otherwise by closing.
+    /// Ends an incarnation: closes the database, unless the machine has crashed.
     fn end(&mut self, world: World) -> Checked<()> {
         let (visible, disk) = (world.db.visible_seqno(), world.disk.clone());
         self.count_background(&world);
@@ -418,7 +421,7 @@ impl Story {
         self.records.count("failures injected", disk.failures());
         disk.mend();
         let clean = closed.is_ok() && !died;
-        // What was closed is durable; after an error only the process is restarted.
+        // A closed database is durable; after an error only the process is restarted.
         let kept = match disk.died_with() {
             Some(kept) => kept,
             None if clean && visible % 2 == 0 => Kept::Synced,
@@ -430,7 +433,7 @@ impl Story {
     }
 }
 
-/// What was heard of a database that is closed, and what its filter was shown.
+/// Checks the events and the filter's rows of a closed database.
 fn judge_background(world: &World, poisoned: bool) -> Checked<()> {
     let wrong = world
         .filter_failure
@@ -447,7 +450,7 @@ fn judge_background(world: &World, poisoned: bool) -> Checked<()> {
     }
 }
 
-/// The newest backup outlives everything.
+/// Restores the newest backup, which must survive everything.
 fn restore_newest(world: &World) -> Checked<()> {
     let newest = world.records.outside().backups.pop_last();
     let Some((id, backup)) = newest else {
@@ -460,14 +463,15 @@ fn restore_newest(world: &World) -> Checked<()> {
     }
 }
 
-/// Decides on what the incarnation before has left prepared, beside the clients.
+/// Decides the prepared transactions left by the previous incarnation, concurrently with the
+/// clients.
 fn decide_all(world: &World) -> Checked<()> {
     let Some(xids) = world.known(world.db.prepared())? else {
         return Ok(());
     };
     for xid in xids {
         let tag = tag_of_xid(&xid)?;
-        // A client's own of this incarnation is its own.
+        // A client's transaction prepared in this incarnation is decided by that client.
         if !world.inherited.contains(&tag) {
             continue;
         }
@@ -483,7 +487,7 @@ fn decide_all(world: &World) -> Checked<()> {
     Ok(())
 }
 
-/// One client's thread.
+/// Runs the operations of one client.
 fn serve(mut client: Client, ops: &[Numbered<Op>]) -> Checked<()> {
     for op in ops {
         if client.is_over() {

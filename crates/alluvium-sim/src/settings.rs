@@ -1,7 +1,7 @@
-//! Options that clients change while the database is open, and the clock that they set.
+//! Options that clients change while the database is open.
 //!
-//! No answer depends on such options. Those of a keyspace are durable when the call returns: each opening must find the
-//! last ones, or those of a change that was under way or has failed.
+//! No result depends on these options. Those of a keyspace are durable when the call returns: each
+//! opening must find the last ones, or those of a change that was in progress or has failed.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::filter::RowFilter;
 use crate::plan::{FILTERED, Where};
 use crate::world::{Checked, Settings, World};
 
-/// Some options, of many, that this keyspace can have.
+/// Returns one of many sets of options that this keyspace can have.
 fn options_of(keyspace: &Keyspace, number: u64) -> KeyspaceOptions {
     let compressions = [Compression::Adaptive, Compression::Lz4, Compression::None];
     KeyspaceOptions {
@@ -55,7 +55,7 @@ impl Client {
             return Ok(());
         }
         world.records.count("options changed", 1);
-        // Beside another change nobody knows which came last.
+        // With a concurrent change it is unknown which came last.
         if alone {
             let mut outside = world.records.outside();
             outside.settings.entry(id).or_default().possible = vec![options];
@@ -81,7 +81,7 @@ impl Client {
             records: Arc::clone(&world.records),
             wrong: Arc::clone(&world.filter_failure),
         };
-        // From now on, and for ever: what it has removed stays removed.
+        // Permanently: rows that it has removed stay removed.
         world.records.history().filter(filter.keyspace);
         let set = keyspace.set_compaction_filter(Some(Arc::new(filter)));
         world.known(set).map(drop)

@@ -1,24 +1,25 @@
-//! Makes a failing plan small: leaves parts out as long as some schedule of the rest still fails.
+//! Shrinks a failing plan: removes parts as long as some schedule of the rest still fails.
 
 use std::collections::BTreeSet;
 
 use crate::plan::Plan;
 use crate::run::{Outcome, run};
 
-/// Schedules that are tried for each smaller plan: one that fails seldom still shrinks.
+/// Schedules tried for each smaller plan, so that a plan that fails rarely still shrinks.
 const SCHEDULES: u64 = 4;
 
-/// A plan that fails, and how.
+/// A failing plan and its outcome.
 pub struct Failing {
-    /// The plan.
+    /// Smallest failing plan so far.
     pub plan: Plan,
-    /// What became of it.
+    /// Outcome of its run.
     pub outcome: Outcome,
-    /// Plans that were run.
+    /// Number of plans run.
     pub runs: usize,
 }
 
-/// Shrinks with at most so many runs: halves, then quarters and so on of all parts are left out (delta debugging).
+/// Shrinks with at most `runs_max` runs: removes halves, then quarters and so on of all parts
+/// (delta debugging).
 pub fn shrink(whole: &Plan, outcome: Outcome, runs_max: usize) -> Failing {
     let mut failing = Failing {
         plan: whole.clone(),
@@ -26,7 +27,7 @@ pub fn shrink(whole: &Plan, outcome: Outcome, runs_max: usize) -> Failing {
         runs: 0,
     };
     let mut size = failing.plan.numbers().len().div_ceil(2);
-    // Ends: the size falls to one, and at one every round but the last leaves something out.
+    // Terminates: the size falls to one, and at one every round but the last removes a part.
     while size > 0 && failing.runs < runs_max {
         let smaller = pass(whole, &mut failing, size, runs_max);
         if !smaller || size > 1 {
@@ -36,7 +37,7 @@ pub fn shrink(whole: &Plan, outcome: Outcome, runs_max: usize) -> Failing {
     failing
 }
 
-/// Tries to leave out each part of this size. Returns whether any could be.
+/// Tries to remove each part of this size. Returns whether any was removed.
 fn pass(whole: &Plan, failing: &mut Failing, size: usize, runs_max: usize) -> bool {
     let mut any = false;
     let mut at = 0;
@@ -45,7 +46,7 @@ fn pass(whole: &Plan, failing: &mut Failing, size: usize, runs_max: usize) -> bo
         if at >= numbers.len() || failing.runs >= runs_max {
             return any;
         }
-        // From the end: what came last matters least for what came before.
+        // From the end, because the last parts matter least for those before them.
         let end = numbers.len() - at;
         let out = end.saturating_sub(size)..end;
         let kept = |(place, number): (usize, usize)| (!out.contains(&place)).then_some(number);
@@ -76,7 +77,7 @@ fn fails(plan: &Plan, failing: &mut Failing) -> Option<(Plan, Outcome)> {
     None
 }
 
-/// Numbers as `1,4-7,9`.
+/// Formats numbers as `1,4-7,9`.
 pub fn shown(numbers: &[usize]) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &number in numbers {
@@ -92,7 +93,7 @@ pub fn shown(numbers: &[usize]) -> String {
     ranges.iter().map(range).collect::<Vec<_>>().join(",")
 }
 
-/// The numbers of `1,4-7,9`; `None` for any other text.
+/// Parses numbers such as `1,4-7,9`; `None` for any other text.
 pub fn numbers_of(text: &str) -> Option<BTreeSet<usize>> {
     let mut numbers = BTreeSet::new();
     for range in text.split(',') {

@@ -1,13 +1,17 @@
-//! The machine's clocks, which clients set, disturb and let pass, and what each open database may make of them.
+//! Clocks of the machine, which clients set, disturb and advance, and the rules for the time that
+//! an open database uses.
 //!
-//! The wall clock is the boot-time clock plus an offset that clients set, by little or by years, for good or for a moment.
-//! A database is asked for the time of its reads before and after each read, so rows are compared with the state at just
-//! that time. The time itself is judged by what every database must keep to, whatever it has seen of the clocks:
+//! The wall clock is the boot-time clock plus an offset. Clients change the offset by little or by
+//! years, permanently or for a moment. A client asks the database for the time of its reads before
+//! and after each read, so rows are compared with the state at exactly that time. The time itself
+//! must follow rules that hold whatever the database has seen of the clocks:
 //!
 //! - It runs back only if the wall clock has jumped meanwhile.
-//! - It is not ahead of the wall clock, of a time that may have been confirmed and has gone on since, and of the stored
-//!   time that has gone on since the opening. So a glitch that is over is over for reads.
-//! - What is stored may have been confirmed: the wall clock showed it at a place where it had been ten minutes before.
+//! - It is at most the largest of these: the wall clock, a possibly confirmed time advanced since
+//!   then, and the stored time advanced since the opening. So a glitch has no effect on reads after
+//!   it has ended.
+//! - A stored time may have been confirmed: the wall clock showed it at an offset that it had had
+//!   ten minutes before.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,42 +19,43 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use alluvium::{Clock, Database, simulation};
 
-/// Lead of the wall clock over the boot-time clock at first: room to go back.
+/// Initial lead of the wall clock over the boot-time clock, with room to go back.
 const BEGIN_MS: i64 = 50 * YEAR_MS;
-/// A year.
+/// A year in milliseconds.
 pub const YEAR_MS: i64 = 365 * DAY_MS;
-/// A day. A wall clock that is set by more jumps.
+/// A day in milliseconds. Setting the wall clock by more counts as a jump.
 pub const DAY_MS: i64 = 24 * 3_600_000;
-/// After so much common advance a database may confirm the time.
+/// Common advance of the clocks after which a database may confirm the time.
 const CONFIRM_MS: u64 = 600_000;
-/// Clocks that differ by no more have advanced together.
+/// Maximum difference of clocks that have advanced together.
 const TOGETHER_MS: u64 = 5_000;
-/// Small steps back may leave the time of reads ahead of the wall clock by no more in one simulation.
+/// Maximum lead of the time of reads over the wall clock due to small steps back, in one
+/// simulation.
 const STEPS_MS: u64 = 3_600_000;
-/// A glitch lasts so long.
+/// Duration of a glitch.
 const GLITCH_MS: u64 = 3_000;
 
-/// The clocks for all incarnations of a database and all its copies.
+/// Clocks for all incarnations of a database and all its copies.
 #[derive(Debug, Default)]
 pub struct MachineClock {
     /// Not held over a step.
     places: Mutex<Places>,
-    /// The latest time that any database was told. Relaxed: one thread of a simulation runs at a time.
+    /// Latest time that any database has read. Relaxed: one thread of a simulation runs at a time.
     latest_ms: AtomicU64,
 }
 
-/// Times that the wall clock has shown.
+/// Offsets of the wall clock over time.
 #[derive(Debug, Default)]
 struct Places {
-    /// Time that has passed in addition to that of the simulation.
+    /// Time that has passed in addition to the time of the simulation.
     passed_ms: u64,
-    /// Lead of the wall clock over its beginning.
+    /// Sum of all settings of the wall clock.
     set_by_ms: i64,
-    /// Its lead in a glitch, and the boot time of the glitch's end.
+    /// Shift during a glitch, and the boot time of the glitch's end.
     glitch: Option<(i64, u64)>,
-    /// Each offset of the wall clock with the boot time from which it had it, in order.
+    /// Each offset of the wall clock with the boot time at which it began, in order.
     since: Vec<(u64, i64)>,
-    /// Settings by more than a day, and glitches.
+    /// Number of settings by more than a day, and of beginnings and ends of glitches.
     jumps: u64,
 }
 
@@ -59,7 +64,8 @@ impl Places {
         self.passed_ms + simulation::now_ns().unwrap_or(0) / 1_000_000
     }
 
-    /// Lead of the wall clock over the boot-time clock. Ends a glitch whose time is over.
+    /// Returns the lead of the wall clock over the boot-time clock. Ends a glitch when its time is
+    /// over.
     fn offset_ms(&mut self) -> i64 {
         if self.since.is_empty() {
             self.since.push((0, BEGIN_MS));
@@ -84,7 +90,8 @@ impl Places {
         self.boot_ms().saturating_add_signed(offset)
     }
 
-    /// The largest offset at which a time may have been confirmed, and the latest such time.
+    /// Returns the largest offset at which a time may have been confirmed, and the latest such
+    /// time.
     fn confirmed_most(&mut self) -> Option<(i64, u64)> {
         self.offset_ms();
         let now = self.boot_ms();
@@ -111,12 +118,12 @@ impl MachineClock {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time that the wall clock shows, in milliseconds.
+    /// Returns the wall-clock time in milliseconds.
     pub fn now_ms(&self) -> u64 {
         self.places().wall_ms()
     }
 
-    /// Sets the wall clock forward, or back.
+    /// Sets the wall clock forward or back.
     pub fn set(&self, by_ms: i64) {
         let mut places = self.places();
         places.offset_ms();
@@ -136,12 +143,12 @@ impl MachineClock {
         places.note(now);
     }
 
-    /// Lets time pass, as in suspend: for both clocks.
+    /// Advances both clocks, as in suspend.
     pub fn pass(&self, ms: u64) {
         self.places().passed_ms += ms;
     }
 
-    /// Returns true if it has ever jumped.
+    /// Returns whether the wall clock has ever jumped.
     pub fn has_jumped(&self) -> bool {
         self.jumps() > 0
     }
@@ -152,7 +159,7 @@ impl MachineClock {
         places.jumps
     }
 
-    /// Returns true if a database may have confirmed this time before it stored it.
+    /// Checks that a database may have confirmed this time before it stored it.
     pub fn check_stored(&self, stored_ms: u64) -> Result<(), String> {
         let most = self.places().confirmed_most().map_or(0, |(_, time)| time);
         match stored_ms <= most {
@@ -164,36 +171,36 @@ impl MachineClock {
     }
 }
 
-/// Knowledge that one open database has of the clocks.
+/// Checks the time that one open database uses.
 #[derive(Debug)]
 pub struct Watch {
     machine: Arc<MachineClock>,
-    /// The latest time that it was told, or answered with. Relaxed, as above.
+    /// Latest time that the database has read from the clock or returned. Relaxed, as above.
     told_ms: AtomicU64,
-    /// Time that it had recorded before it was opened, if that is known, and the latest that this may be.
+    /// Time that it had recorded before it was opened, if known, and the maximum of that time.
     recorded_ms: Option<u64>,
     recorded_ms_max: u64,
-    /// The boot-time clock at that time.
+    /// Boot time at which the watch began.
     since_boot_ms: u64,
 }
 
-/// A moment of a client.
+/// Moment in the time of one client.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     time_ms: u64,
-    /// Jumps of the wall clock so far; `None` if it has jumped while the database was asked.
+    /// Jumps of the wall clock so far; `None` if it jumped during the call to the database.
     jumps: Option<u64>,
 }
 
 impl Moment {
-    /// The time of reads.
+    /// Returns the time of reads.
     pub fn time_ms(self) -> u64 {
         self.time_ms
     }
 }
 
 impl Watch {
-    /// For a database that is about to be opened, and has recorded this time if that is known.
+    /// Creates a watch for a database that is about to be opened, with its recorded time if known.
     pub fn new(machine: &Arc<MachineClock>, recorded_ms: Option<u64>) -> Arc<Watch> {
         let told = || machine.latest_ms.load(Ordering::Relaxed);
         let since_boot_ms = machine.places().boot_ms();
@@ -206,7 +213,7 @@ impl Watch {
         })
     }
 
-    /// The clock for its options.
+    /// Returns the clock for the database's options.
     pub fn clock(self: &Arc<Watch>) -> Clock {
         let (watch, machine) = (Arc::clone(self), Arc::clone(&self.machine));
         let wall = move || {
@@ -218,8 +225,8 @@ impl Watch {
         Clock::checked(wall, move || machine.places().boot_ms())
     }
 
-    /// The time of the database's reads at this moment. Panics if it breaks a rule. A closed database shows nothing, so
-    /// any time will do.
+    /// Returns the time of the database's reads at this moment. Panics if it breaks a rule. A
+    /// closed database serves no reads, so any time is correct for it.
     pub fn moment(&self, db: &Database) -> Moment {
         let before = self.machine.jumps();
         let Ok(time_ms) = db.now_ms() else {
@@ -237,7 +244,7 @@ impl Watch {
         Moment { time_ms, jumps }
     }
 
-    /// A time of reads is not ahead of all that it may come from.
+    /// Panics if a time of reads is ahead of every source that it may come from.
     fn check(&self, time_ms: u64) {
         let mut places = self.machine.places();
         let (wall, boot) = (places.wall_ms(), places.boot_ms());
@@ -252,7 +259,7 @@ impl Watch {
         );
     }
 
-    /// The times by which a reader may go that began since a moment.
+    /// Returns the times that reads begun since `from` may use.
     pub fn since(&self, db: &Database, from: Moment) -> RangeInclusive<u64> {
         let now = self.moment(db);
         if from.jumps.is_none() || from.jumps != now.jumps {
@@ -267,7 +274,7 @@ impl Watch {
         from.time_ms..=now.time_ms.max(from.time_ms)
     }
 
-    /// The latest time by which any reader may have gone.
+    /// Returns the latest time that any reader may have used.
     pub fn latest_ms(&self) -> u64 {
         let told = self.told_ms.load(Ordering::Relaxed);
         let boot = self.machine.places().boot_ms();

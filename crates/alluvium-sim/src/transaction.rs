@@ -1,10 +1,15 @@
-//! A client's transaction, and what its isolation level promised.
+//! Client's transaction, and checks of its isolation level.
 //!
-//! All reads of a snapshot or serializable transaction must be those of one commit's state, under its own writes. Where
-//! such a transaction commits as number *c*, no commit between that state and *c* may have written a row that it wrote or
-//! locked (no lost update); a serializable one must have read what the state before *c* has (it could have run alone at
-//! its place in the order of commits). Each read of a read committed one is that of some state since the call began, and
-//! rows that it has locked keep what it read until its commit. The time by which rows expire is fixed like the state.
+//! - All reads of a snapshot or serializable transaction must come from the state of one commit,
+//!   under the transaction's own writes.
+//! - If such a transaction commits as number *c*, no commit between that state and *c* may have
+//!   written a row that it wrote or locked (no lost update).
+//! - The reads of a serializable transaction must also match the state before *c*: it could have
+//!   run alone at its place in the order of commits.
+//! - Each read of a read-committed transaction comes from some state since the call began. Rows
+//!   that it has locked keep their value until its commit.
+//!
+//! The time that decides about expired rows is fixed like the state.
 
 use std::ops::RangeInclusive;
 
@@ -19,40 +24,40 @@ use crate::reading::{Seen, Source, expected, perform, shown};
 use crate::time::Moment;
 use crate::world::{Checked, Prepared, World, is_exclusive, row};
 
-/// One read.
+/// One recorded read.
 struct Noted {
     read: Read,
     keyspace: u32,
     seen: Seen,
-    /// The transaction's own writes at that time.
+    /// Writes of the transaction at that time.
     own: Vec<Write>,
-    /// The commits of which one must be what was read.
+    /// Commits one of which must have the state that was read.
     between: RangeInclusive<u64>,
-    /// The moments between which lies the time of the read.
+    /// Moments between which the time of the read lies.
     moments: RangeInclusive<u64>,
 }
 
-/// A transaction that is under way.
+/// Transaction in progress.
 struct Running<'a> {
     world: &'a World,
     transaction: Transaction,
     isolation: Isolation,
     tag: u64,
     own: Vec<Write>,
-    /// Which of them are inserts of rows that were not there.
+    /// Indexes in `own` of inserts of absent rows.
     inserts: Vec<usize>,
-    /// Rows that were written or locked, each with the newest commit that may lie before its lock.
+    /// Rows written or locked, each with the newest commit that may precede its lock.
     locked: Vec<(Row, u64)>,
     savepoints: Vec<(Savepoint, usize, usize)>,
     noted: Vec<Noted>,
-    /// What was visible around its beginning.
+    /// Visible commits around its beginning.
     began: RangeInclusive<u64>,
-    /// When that was.
+    /// Times around its beginning.
     began_ms: RangeInclusive<u64>,
 }
 
 impl Noted {
-    /// What it must show, if this is the state under the transaction's own writes.
+    /// Returns the expected result in this state, under the transaction's own writes.
     fn wanted(&self, state: &State, now_ms: u64) -> Seen {
         if self.own.is_empty() {
             return expected(&self.read, self.keyspace, state, now_ms);
@@ -62,7 +67,7 @@ impl Noted {
         expected(&self.read, self.keyspace, &state, now_ms)
     }
 
-    /// Whether it may show what was seen, if this is the state under the transaction's own writes.
+    /// Returns whether the result is allowed in this state, under the transaction's own writes.
     fn fits(&self, history: &History, state: &State, now_ms: u64) -> bool {
         let (read, id, seen) = (&self.read, self.keyspace, &self.seen);
         if self.own.is_empty() {
@@ -120,7 +125,8 @@ impl Client {
 }
 
 impl Running<'_> {
-    /// Does a step. The outer error is a failure of the engine, the inner one that of the call.
+    /// Performs a step. The outer error is a failure of the engine, the inner one is the error of
+    /// the call.
     fn step(&mut self, step: &Step, at: usize) -> Checked<alluvium::Result<()>> {
         Ok(match step {
             Step::Read(read) => {
@@ -155,7 +161,7 @@ impl Running<'_> {
         })
     }
 
-    /// Notes a read that began when this commit was visible, at this time.
+    /// Records a read that began with this visible commit, at this time.
     fn note(&mut self, read: Read, keyspace: &Keyspace, seen: Seen, began: (u64, Moment)) {
         let (between, moments) = match self.isolation {
             Isolation::ReadCommitted => {
@@ -188,7 +194,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Whether the row is there.
+    /// Reads and locks a row. Returns whether it exists.
     fn read_locked(&mut self, keyspace: &Keyspace, key: &Key) -> alluvium::Result<bool> {
         let began = (
             self.world.db.visible_seqno(),
@@ -250,7 +256,8 @@ impl Running<'_> {
         }
     }
 
-    /// Checks that the reads go together. Returns the newest state that they may be of.
+    /// Checks that the reads are consistent. Returns the newest commit with a state that explains
+    /// them.
     fn check_reads(&self) -> Checked<u64> {
         let newest = *self.began.end();
         let history = self.world.records.history();
@@ -314,7 +321,7 @@ impl Running<'_> {
             return Ok(());
         }
         let prepares = ending != Ending::Commit;
-        // An undecided one keeps the lock of its mark: it gets a row of its own.
+        // An undecided transaction keeps the lock on its mark, so it gets a row of its own.
         let place = if prepares {
             1000 + self.tag as usize
         } else {
@@ -342,8 +349,9 @@ impl Running<'_> {
         }
     }
 
-    /// The writes without the inserts that the transaction has deleted itself, and their deletes: the log has neither, and
-    /// no lock outlasts a restart without an operation, so that others may write the row before the commit.
+    /// Returns the writes without inserts that the transaction has deleted itself, and without
+    /// those deletes. The log has neither. Without an operation no lock outlasts a restart, so
+    /// others may write the row before the commit.
     fn lasting_writes(&self) -> Vec<Write> {
         let touches = |row: &Row| {
             let own = self.own.iter().enumerate();
@@ -472,15 +480,16 @@ pub(crate) fn decide(
     world.known(transaction.rollback()).map(|_| None)
 }
 
-/// What a transaction that was prepared before the database was opened has locked, stays as it was until its commit.
+/// Checks a transaction that was prepared before the database was opened: the rows that it has
+/// locked must not change before its commit.
 pub(crate) fn check_inherited(world: &World, tag: u64, seqno: u64) -> Checked<()> {
     let rows = world.records.history().intent(tag).map(Intent::rows);
     let locked: Vec<_> = rows.into_iter().flatten().map(|row| (row, 0)).collect();
     check_locked(world, Isolation::Snapshot, world.opened_at, &locked, seqno)
 }
 
-/// No lost update: nobody whom locks should have kept away wrote what was written or locked, but for rows that are as
-/// absent as they were.
+/// Checks for lost updates: no commit excluded by locks may have written a row that the transaction
+/// wrote or locked. Rows absent both before and after are exempt.
 fn check_locked(
     world: &World,
     isolation: Isolation,
@@ -498,8 +507,8 @@ fn check_locked(
             _ => point,
         };
         let others = history.tracked_between(from, seqno, row);
-        // What came and went leaves no version behind that a merge would have to keep, and nobody can tell that it was
-        // there: the transaction could as well have begun behind it.
+        // A row that was created and removed leaves no version that a compaction must keep. No
+        // reader can detect it: the transaction could as well have begun after it.
         let may_be_gone = |at: u64| {
             history
                 .at(at)
@@ -518,7 +527,7 @@ fn check_locked(
     Ok(())
 }
 
-/// The tag of a prepared transaction's id.
+/// Returns the tag encoded in a prepared transaction's id.
 pub(crate) fn tag_of_xid(xid: &[u8]) -> Checked<u64> {
     let bytes: [u8; 8] = xid
         .try_into()

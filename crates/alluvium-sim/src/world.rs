@@ -1,4 +1,5 @@
-//! What the clients of one incarnation share: the database, its disk, the oracle, and which errors the plan explains.
+//! State shared by the clients of one incarnation: the database, its disk, the oracle, and the
+//! check for errors that the plan explains.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -16,111 +17,111 @@ use crate::plan::{EXPIRING, LASTING, PASSING, Read, Where};
 use crate::reading::{Seen, expected, shown};
 use crate::time::{MachineClock, Watch};
 
-/// Where backups are.
+/// Directory of the backups.
 pub const STORE: &str = "/backups";
-/// How directories of repaired databases begin.
+/// Prefix of the directories of repaired databases.
 pub const REPAIRED: &str = "/repaired";
 
-/// What all clients of one incarnation share.
+/// State shared by all clients of one incarnation.
 pub struct World {
-    /// The database of this incarnation.
+    /// Database of this incarnation.
     pub db: Database,
-    /// Its disk.
+    /// Disk of the database.
     pub disk: Disk,
-    /// The oracle.
+    /// Oracle.
     pub records: Arc<Records>,
-    /// How the database was opened, but for its clock and its listener.
+    /// Options of the database, without its clock and its listener.
     pub options: Options,
-    /// What it knows of the time.
+    /// Expectations about the time that the database uses.
     pub watch: Arc<Watch>,
-    /// Who hears its events.
+    /// Listener of its events, if the plan has one.
     pub listener: Option<Arc<RecordingListener>>,
-    /// What a filter was shown and nobody wrote. Not held over a step.
+    /// Message about a row shown to a filter but never written. Not held over a step.
     pub filter_failure: Arc<Mutex<Option<String>>>,
-    /// The keyspace of marks, and those that last.
+    /// Keyspace of marks, then the lasting keyspaces.
     pub keyspaces: Vec<Keyspace>,
-    /// Transactions that were prepared when it was opened.
+    /// Tags of the transactions that were prepared when the database was opened.
     pub inherited: Vec<u64>,
-    /// What was visible then.
+    /// Visible commit number when the database was opened.
     pub opened_at: u64,
-    /// The store of backups, once somebody has opened it. Not held over a step.
+    /// Store of backups, once a client has opened it. Not held over a step.
     pub store: Mutex<Option<Arc<BackupStore>>>,
-    /// The directory of the database is moved away by a client.
+    /// True while a client has moved the database's directory away.
     pub moved: AtomicBool,
-    /// Another client has failed, or the incarnation is over.
+    /// True once a client has failed or the incarnation is over.
     pub stop: AtomicBool,
 }
 
-/// What outlives an incarnation. No lock of these is held over a step.
+/// State that outlives an incarnation. None of its locks is held over a step.
 #[derive(Default)]
 pub struct Records {
     history: Mutex<History>,
     outside: Mutex<Outside>,
     counts: Mutex<BTreeMap<&'static str, u64>>,
-    /// The clock of the machine.
+    /// Clock of the machine.
     pub clock: Arc<MachineClock>,
 }
 
-/// What is known of a database beside its rows.
+/// Facts about a database other than its rows.
 #[derive(Debug, Default)]
 pub struct Outside {
-    /// The ids of the keyspaces that last, once they were opened.
+    /// Ids of the lasting keyspaces, once they were opened.
     pub lasting: Vec<u32>,
     /// Passing keyspaces by id.
     pub passing: BTreeMap<u32, Passing>,
-    /// Transactions that were to be prepared, by their own number.
+    /// Transactions that clients tried to prepare, by tag.
     pub prepared: BTreeMap<u64, Prepared>,
-    /// Backups that were made, by their number.
+    /// Backups by id.
     pub backups: BTreeMap<u64, Backup>,
-    /// Somebody has tried to make a backup, and was not told that it is there.
+    /// True once a client has tried to create a backup: one may exist without an acknowledgment.
     pub backup_tried: bool,
-    /// Where each client's stream of changes goes on, by its number.
+    /// Next change of each client's stream, by client number.
     pub positions: BTreeMap<usize, u64>,
-    /// The options of keyspaces that somebody has changed, by id.
+    /// Options of keyspaces that clients have changed, by id.
     pub settings: BTreeMap<u32, Settings>,
 }
 
-/// The options of a keyspace.
+/// Options of a keyspace.
 #[derive(Debug, Default)]
 pub struct Settings {
-    /// Those that it may have.
+    /// Options that the keyspace may have.
     pub possible: Vec<KeyspaceOptions>,
-    /// How many changes are under way.
+    /// Number of changes in progress.
     pub running: u64,
-    /// Some of those under way, or just over, went on at once.
+    /// True if the newest change began while another was in progress.
     pub crowded: bool,
 }
 
-/// What is known of a keyspace that was created.
+/// State of a keyspace that was created.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Passing {
-    /// Somebody has tried to drop it.
+    /// True once a client has tried to drop it.
     pub drop_tried: bool,
-    /// Somebody has done so.
+    /// True once a drop was acknowledged.
     pub dropped: bool,
 }
 
-/// What is known of a transaction that was to be prepared.
+/// State of a transaction that a client tried to prepare.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Prepared {
-    /// The prepare was acknowledged.
+    /// True once the prepare was acknowledged.
     pub done: bool,
-    /// Somebody has tried to roll it back.
+    /// True once a client has tried to roll it back.
     pub rollback_tried: bool,
 }
 
-/// What is known of a backup.
+/// State of a backup.
 #[derive(Debug, Clone)]
 pub struct Backup {
-    /// The commit that it holds.
+    /// Number of the commit that it holds.
     pub seqno: u64,
-    /// The state after that commit; `None` where nobody knows for certain.
+    /// State after that commit; `None` if it is not known for certain.
     pub state: Option<Arc<State>>,
-    /// Somebody has tried to delete it.
+    /// True once a client has tried to delete it.
     pub delete_tried: bool,
 }
 
-/// A failure of the engine, as a text.
+/// Result of a check; the error describes a failure of the engine.
 pub type Checked<T> = Result<T, String>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -128,27 +129,28 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Records {
-    /// The history.
+    /// Locks the history.
     pub fn history(&self) -> MutexGuard<'_, History> {
         lock(&self.history)
     }
 
-    /// Counts something that a good simulation makes happen now and then.
+    /// Counts an event that a good simulation causes now and then.
     pub fn count(&self, what: &'static str, times: u64) {
         *lock(&self.counts).entry(what).or_default() += times;
     }
 
-    /// How often each of them has happened.
+    /// Returns the count of each event.
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         lock(&self.counts).clone()
     }
 
-    /// Options of another database beside this one, with a watch of its own and without a listener.
+    /// Returns options for another database next to this one, with its own watch and without a
+    /// listener.
     pub fn watched(&self, options: &Options) -> (Options, Arc<Watch>) {
         self.watched_from(options, None)
     }
 
-    /// The same for a database that has recorded this time.
+    /// Does the same for a database that has recorded this time.
     pub fn watched_from(
         &self,
         options: &Options,
@@ -163,14 +165,14 @@ impl Records {
         (options, watch)
     }
 
-    /// The rest.
+    /// Locks the facts other than rows.
     pub fn outside(&self) -> MutexGuard<'_, Outside> {
         lock(&self.outside)
     }
 }
 
 impl Drop for World {
-    /// A listener that calls the database keeps it open.
+    /// Detaches the listener, because a listener that calls the database keeps it open.
     fn drop(&mut self) {
         if let Some(listener) = &self.listener {
             listener.detach();
@@ -179,7 +181,7 @@ impl Drop for World {
 }
 
 impl World {
-    /// The keyspace of a place, if it exists.
+    /// Returns the keyspace of a place, if it exists.
     pub fn keyspace(&self, place: Where) -> Checked<Option<Keyspace>> {
         if let Some(lasting) = self.keyspaces.get(1 + place.0) {
             return Ok(Some(lasting.clone()));
@@ -189,7 +191,8 @@ impl World {
             .map(Option::flatten)
     }
 
-    /// The result of a call that may only fail for what the disk or a drop has done.
+    /// Returns the result of a call, or `None` for an error explained by the plan (see
+    /// [`World::tolerate`]).
     pub fn known<T>(&self, result: alluvium::Result<T>) -> Checked<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
@@ -197,7 +200,7 @@ impl World {
         }
     }
 
-    /// Whether the plan explains an error.
+    /// Fails unless the plan explains this error.
     pub fn tolerate(&self, error: &Error) -> Checked<()> {
         let message = format!("{error} ({error:?})");
         self.records.count(kind_of(error), 1);
@@ -210,7 +213,7 @@ impl World {
             Error::Corruption { path, .. } | Error::NewerFormat { path, .. } => {
                 self.disk.has_flipped_in(path)
             }
-            // A newest segment whose first record cannot be read looks empty.
+            // A newest segment with an unreadable first record looks empty.
             Error::ChangesLost { .. } => {
                 let log = Path::new("any.wal");
                 !keeps_changes || self.disk.has_failed() || self.disk.has_flipped_in(log)
@@ -227,12 +230,12 @@ impl World {
         }
     }
 
-    /// The durability that a commit gets.
+    /// Returns the durability of a commit.
     pub fn durability(&self, asked: Option<Durability>) -> Durability {
         asked.unwrap_or(self.options.durability)
     }
 
-    /// Notes the end of a commit. Its number, if it was acknowledged.
+    /// Records the result of a commit. Returns its number if it was acknowledged.
     pub fn committed(
         &self,
         tag: u64,
@@ -260,7 +263,7 @@ impl World {
         }
     }
 
-    /// Compares a read of the newest state, or of a fixed one, with the states of these commits at these times.
+    /// Compares a read with the states of these commits at these times.
     pub fn compare(
         &self,
         read: &Read,
@@ -292,7 +295,8 @@ impl World {
         ))
     }
 
-    /// What the so-manieth write of a commit puts at a place. Rows that may expire go soon, later, or never.
+    /// Returns the value that the n-th write of a commit stores. In the expiring keyspace it
+    /// expires soon, late, or never.
     pub fn stored(&self, place: Where, tag: u64, at: usize) -> Stored {
         let mut stored = Stored::lasting(&value_of(tag, at));
         if place == EXPIRING {
@@ -307,7 +311,8 @@ impl World {
                 Some(60_000),
             ];
             let after = after[(tag as usize * 5 + at) % after.len()];
-            // By the wall clock, which may be wrong, or as users should.
+            // Relative to the wall clock, which may be wrong, or to the database's time, as users
+            // should do.
             let now = match tag % 2 {
                 0 => self.records.clock.now_ms(),
                 _ => self.watch.moment(&self.db).time_ms(),
@@ -321,7 +326,7 @@ impl World {
     }
 }
 
-/// A name of an error's kind, to be counted.
+/// Returns the name under which an error is counted.
 fn kind_of(error: &Error) -> &'static str {
     match error {
         Error::Io { .. } => "calls that met an I/O error",
@@ -338,7 +343,7 @@ fn kind_of(error: &Error) -> &'static str {
     }
 }
 
-/// The value of the so-manieth write of a commit: unique, and sometimes long.
+/// Returns the value of the n-th write of a commit: unique, and sometimes long.
 fn value_of(tag: u64, at: usize) -> Vec<u8> {
     let mut value = format!("v{tag}.{at}.").into_bytes();
     let len = [8, 20, 90, 700][(tag as usize * 7 + at) % 4];
@@ -346,12 +351,12 @@ fn value_of(tag: u64, at: usize) -> Vec<u8> {
     value
 }
 
-/// A row's change as the history says it: `None` deletes it.
+/// Returns the history's record of a row change: `None` deletes the row.
 pub fn row(keyspace: &Keyspace, key: &[u8], stored: Option<&Stored>) -> Write {
     Write::Row((keyspace.id().0, key.to_vec()), stored.cloned())
 }
 
-/// Whether only who has a row's lock puts it: such rows may be inserted.
+/// Returns whether a row is written only under its row lock: such rows may be inserted.
 pub fn is_exclusive(key: &[u8]) -> bool {
     key.last().is_some_and(|last| last % 3 == 0)
 }

@@ -1,5 +1,5 @@
-//! Isolation levels judged by the histories of simulated clients: as the engine's own tests with real threads, under
-//! schedules that a seed decides, so that a failure can be repeated.
+//! Checks isolation levels by the histories of simulated clients. Like the engine's own tests with
+//! real threads, but under schedules determined by a seed, so that a failure can be repeated.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -32,7 +32,7 @@ fn setup(seed: u64) -> Setup {
     }
 }
 
-/// Three clients with some transactions each, and flushes beside them.
+/// Runs three clients with some transactions each, and concurrent flushes.
 fn history(isolation: Isolation, seed: u64) -> Result<usize, String> {
     let options = Options {
         memory_bytes: 8 << 20,

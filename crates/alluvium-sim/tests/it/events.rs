@@ -1,4 +1,5 @@
-//! Events of merges and delays come in turn, and the first failure is told while others fail, under many schedules each.
+//! Begin and end events of compactions and delays alternate, and the first failure is reported
+//! while others occur, under many schedules each.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -23,7 +24,7 @@ fn setup(seed: u64) -> Setup {
     }
 }
 
-/// Counts what has begun and not ended.
+/// Counts operations that have begun and not ended.
 #[derive(Default)]
 struct Listener {
     merges: AtomicI64,

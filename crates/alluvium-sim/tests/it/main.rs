@@ -1,4 +1,4 @@
-//! Histories of fixed seeds, that a seed is one history, and that what is wrong is found and shrunk.
+//! Fixed seeds pass, a seed always gives the same history, and failures are found and shrunk.
 
 use std::collections::BTreeSet;
 

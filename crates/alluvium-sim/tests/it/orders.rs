@@ -1,5 +1,5 @@
-//! Orders of two threads in which a storage engine that is built without thinking of them answers wrongly or slowly, under
-//! many schedules each.
+//! Orders of two threads that make a storage engine answer wrongly or slowly unless it is designed
+//! for them, under many schedules each.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -33,11 +33,11 @@ fn open(vfs: Arc<dyn Vfs>, options: Options) -> Database {
     Database::open_on(vfs, Path::new("/db"), options).expect("open")
 }
 
-/// How many rows are written, each twice and flushed.
+/// Number of rows written, each twice and flushed.
 const ROWS: u32 = 6;
 
-/// A reader has its number and is about to register it; a commit replaces the row, and a flush drops the version that
-/// only this reader needs.
+/// A reader has its number and is about to register it; a commit replaces the row, and a flush
+/// drops the version that only this reader needs.
 #[test]
 fn a_reader_that_sleeps_before_it_registers_finds_its_row() {
     for seed in 0..300 {
@@ -48,7 +48,7 @@ fn a_reader_that_sleeps_before_it_registers_finds_its_row() {
             keyspace.put(&[0; 4], b"old").expect("put");
             let (rows, written) = (keyspace.clone(), Arc::clone(&newest));
             let body = move || {
-                // Ends: the writer goes on until it has written all rows.
+                // Terminates: the writer continues until it has written all rows.
                 loop {
                     let n = written.load(Ordering::SeqCst);
                     let key = n.to_be_bytes();
@@ -73,7 +73,7 @@ fn a_reader_that_sleeps_before_it_registers_finds_its_row() {
     }
 }
 
-/// A commit that is slowed, because merging is behind, gives its rows to the next client before it waits.
+/// A commit that is delayed by a compaction backlog releases its row locks before it waits.
 #[test]
 fn a_client_pays_for_debt_without_its_row_locks() {
     let (mut slowed, seeds) = (0, 40);
@@ -100,12 +100,12 @@ fn a_client_pays_for_debt_without_its_row_locks() {
 /// More than anything else in these histories takes.
 const SLOWED_NS: u64 = 20_000_000;
 
-/// How long a commit took that was slowed, and how long a client waited meanwhile for its row.
+/// Returns the time of a delayed commit, and the time that a client waited meanwhile for its row.
 fn slowed_commit() -> (u64, u64) {
     let slow = Arc::new(AtomicBool::new(true));
     let is_slow = Arc::clone(&slow);
     let vfs = HookVfs::new(move |call, path| {
-        // No flush comes to its end while the commit is measured.
+        // No flush ends while the commit is measured.
         while call == Call::Create && path.extension().is_some_and(|e| e == "sst") {
             if !is_slow.load(Ordering::SeqCst) {
                 break;
@@ -124,7 +124,7 @@ fn slowed_commit() -> (u64, u64) {
     let bytes: Vec<u8> = (0..1u32 << 20)
         .map(|n| (n.wrapping_mul(n) >> 7) as u8)
         .collect();
-    // Sealed memtables beyond their share of 4 MiB are debt.
+    // Sealed memtables beyond their share of 4 MiB are backlog.
     for n in 0..7u8 {
         k.put(&[n], &bytes).expect("put");
     }

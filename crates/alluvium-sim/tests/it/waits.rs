@@ -1,4 +1,4 @@
-//! Waits of the engine that a failure elsewhere must end, under many schedules each.
+//! Waits of the engine that must end after a failure elsewhere, under many schedules each.
 
 use std::path::Path;
 use std::sync::Arc;
