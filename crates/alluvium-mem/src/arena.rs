@@ -37,7 +37,8 @@ pub(crate) struct Arena {
     bytes: usize,
 }
 
-// SAFETY: the arena owns its chunks alone; the pointers in it refer to nothing that is tied to a thread.
+// SAFETY: the arena owns its chunks alone; the pointers in it refer to nothing that is tied to a
+// thread.
 unsafe impl Send for Arena {}
 
 /// Memory that is freed as a whole.

@@ -1,7 +1,7 @@
 //! Synchronization primitives of the tree: std's, or loom's when compiled with `--cfg loom`.
 //!
-//! Only operations that order readers against the writer go through here. Counters and filters,
-//! whose order does not matter, use std directly. That keeps the loom models small.
+//! Only operations that order readers against the writer go through here. Counters and filters need
+//! no order and use std directly, which keeps the loom models small.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{

@@ -1,12 +1,13 @@
-//! Loom models of the memtable: every interleaving of one writer and one reader, within a bound on preemptions.
+//! Loom models of the memtable: every interleaving of one writer and one reader, within a bound on
+//! preemptions.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test -p alluvium-mem --release --test loom
 //! ```
 //!
-//! Nodes have three slots under loom, so one insert can split a leaf, an inner node, and grow the tree.
-//! Loom sees the atomics of the tree. The `Published` marker inside records and values checks that
-//! they are published before they are read.
+//! Nodes have three slots under loom, so one insert can split a leaf, an inner node, and grow the
+//! tree. Loom sees the atomics of the tree. The `Published` marker inside records and values checks
+//! that they are published before they are read.
 #![cfg(loom)]
 
 use std::sync::Arc;

@@ -120,7 +120,7 @@ fn tag_of(ops: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(tag.try_into().ok()?))
 }
 
-/// Assigns the calling thread's next commit number to `tag`, whose operations are not in the log.
+/// Assigns the calling thread's next commit number to `tag`. Its operations are not in the log.
 pub fn set_unmarked(tag: Option<u64>) {
     own(|own| own.unmarked = tag);
 }

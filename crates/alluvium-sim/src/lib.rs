@@ -1,4 +1,5 @@
-//! Deterministic simulation of Alluvium: one seed decides clients, scheduling, time, faults and crashes.
+//! Deterministic simulation of Alluvium: one seed decides clients, scheduling, time, faults and
+//! crashes.
 //!
 //! A `plan` is made from a seed: a database, and some *incarnations* of it, each with the
 //! operations of a few clients, the faults of its disk and its end. A `history` is the oracle: it

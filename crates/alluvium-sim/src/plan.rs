@@ -52,9 +52,9 @@ pub struct DatabasePlan {
     pub table_bytes: u64,
     /// Number of compaction threads.
     pub compaction_threads: usize,
-    /// Whether it compacts when idle.
+    /// True if it compacts when idle.
     pub tidies: bool,
-    /// Whether it keeps its whole log for streams of changes.
+    /// True if it keeps its whole log for streams of changes.
     pub keeps_changes: bool,
     /// Listener of its events.
     pub listening: Listening,
@@ -310,7 +310,7 @@ pub enum Op {
         keys: Vec<Key>,
         /// Values so large that not all rows fit into memory.
         large: bool,
-        /// Whether a repeated key is an error.
+        /// True if a repeated key is an error.
         unique: bool,
     },
     /// Makes a checkpoint and uses it.

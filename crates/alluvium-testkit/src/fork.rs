@@ -1,10 +1,10 @@
-//! Forked children of a test: what a copy of the whole process may do to the handles that it inherits.
+//! Forked children for tests of the use of inherited handles in a copy of the whole process.
 //!
-//! The child of a process with several threads has only the one that forked. It may call what is under test, and ends
-//! without running anything that belongs to the test program.
+//! The child of a process with several threads has only the forking thread. It may call the code
+//! under test, and exits without running anything that belongs to the test program.
 
-/// Forks, and runs `child` in the child, which exits with the code that it returns. Returns that code. A child that
-/// hangs is ended after a minute.
+/// Forks, runs `child` in the child process and returns its exit code, the result of `child`. A
+/// child that hangs is killed after a minute.
 ///
 /// # Panics
 ///
@@ -13,7 +13,8 @@ pub fn in_child(child: impl FnOnce() -> i32) -> i32 {
     wait(start(child))
 }
 
-/// A child that lives until this is dropped, with a copy of every descriptor that the test has open.
+/// Child process that lives until this is dropped, with a copy of every descriptor that the test
+/// has open.
 pub struct Holder {
     child: libc::pid_t,
     end: std::io::PipeWriter,
@@ -24,7 +25,7 @@ impl Holder {
     ///
     /// # Panics
     ///
-    /// If the system refuses.
+    /// If the system refuses to fork.
     pub fn start() -> Holder {
         let (mut until, end) = std::io::pipe().expect("a pipe");
         let child = start(move || {
@@ -44,12 +45,13 @@ impl Drop for Holder {
 
 #[expect(unsafe_code, reason = "there is no safe way to fork")]
 fn start(child: impl FnOnce() -> i32) -> libc::pid_t {
-    // SAFETY: the child takes no lock that a thread of the parent may hold but those of the allocator, which the C
-    // library hands over in order, and what is under test. It leaves by `_exit`, so nothing of the parent's is run.
+    // SAFETY: the child takes no lock that a thread of the parent may hold, except those of the
+    // allocator and of the code under test. The C library keeps the allocator's locks consistent
+    // across a fork. The child exits by `_exit`, so it runs none of the parent's code.
     match unsafe { libc::fork() } {
         -1 => panic!("cannot fork: {}", std::io::Error::last_os_error()),
         0 => {
-            // SAFETY: neither has conditions.
+            // SAFETY: neither call has preconditions.
             unsafe {
                 libc::alarm(60);
                 libc::_exit(child())
@@ -65,7 +67,8 @@ fn start(child: impl FnOnce() -> i32) -> libc::pid_t {
 )]
 fn wait(pid: libc::pid_t) -> i32 {
     let mut status = 0;
-    // SAFETY: the child is this process's own, waited for once, and `status` outlives the call.
+    // SAFETY: the child belongs to this process and is waited for once, and `status` outlives the
+    // call.
     let waited = unsafe { libc::waitpid(pid, &mut status, 0) };
     assert_eq!(waited, pid, "{}", std::io::Error::last_os_error());
     assert!(libc::WIFEXITED(status), "the child died: {status:#x}");

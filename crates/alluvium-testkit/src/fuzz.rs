@@ -1,19 +1,20 @@
-//! Fuzzing on the stable toolchain: a time budget for tests that loop on random input, and damaged copies of good input.
+//! Fuzzing on the stable toolchain: a time budget for tests that loop on random input, and damaged
+//! copies of good input.
 
 use std::time::{Duration, Instant};
 
 use crate::random::Rng;
 
-/// The variable that sets how long each fuzz test lasts, in seconds.
+/// Environment variable with the duration of each fuzz test, in seconds.
 pub const BUDGET_VARIABLE: &str = "ALLUVIUM_FUZZ_SECONDS";
 
-/// Enough to notice what is badly broken without making `cargo test` slow.
+/// Long enough to find gross defects without making `cargo test` slow.
 const BUDGET_DEFAULT: Duration = Duration::from_secs(2);
 
-/// How long one fuzz test may loop: [`BUDGET_VARIABLE`], or 2 seconds.
+/// Returns the time budget of one fuzz test: [`BUDGET_VARIABLE`], or 2 seconds.
 ///
 /// # Panics
-/// If the variable is set to something that is no number of seconds.
+/// If the variable is set to something other than a number of seconds.
 pub fn fuzz_budget() -> Duration {
     match std::env::var(BUDGET_VARIABLE) {
         Ok(value) => parse_budget(&value)
@@ -27,7 +28,7 @@ fn parse_budget(value: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// The end of a budget that starts now.
+/// End of a budget that starts now.
 pub(crate) struct Deadline {
     started: Instant,
     budget: Duration,
@@ -44,13 +45,14 @@ impl Deadline {
     }
 }
 
-/// Numbers that lengths, counts and offsets on disk go wrong at.
+/// Numbers that often break the handling of lengths, counts and offsets.
 const ODD_NUMBERS: [u64; 8] = [0, 1, 0x7F, 0xFF, 0xFFFF, 0x7FFF_FFFF, 0xFFFF_FFFF, u64::MAX];
 
-/// A damaged copy of `bytes`: one to four of flipped bits, odd numbers, truncation, a removed, repeated or
-/// overwritten stretch, appended bytes. Rarely equal to the original.
+/// Returns a copy of `bytes` with one to four damages: flipped bits, odd numbers, truncation, a
+/// removed, repeated or overwritten stretch, appended bytes. Rarely equal to the original.
 ///
-/// A decoder must reject the result or decode it; it must not panic, hang or allocate without bounds.
+/// A decoder must reject the result or decode it; it must not panic, hang or allocate without
+/// bounds.
 pub fn mutate(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..rng.range(1..5) {
@@ -81,11 +83,11 @@ pub fn mutate(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Input for a decoder: mostly damaged copies of good `samples`, also two of them in one, and noise of small numbers,
-/// which get further into a decoder than large ones.
+/// Returns input for a decoder: mostly damaged copies of good `samples`, also two of them spliced,
+/// and noise of small numbers. Small numbers get further into a decoder than large ones.
 ///
 /// # Panics
-/// Without a sample.
+/// If `samples` is empty.
 pub fn odd_input(samples: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     match rng.below(8) {
         0 => {
@@ -106,7 +108,7 @@ pub fn odd_input(samples: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Writes an odd number of 1, 2, 4 or 8 bytes over what is at `at`.
+/// Overwrites the bytes at `at` with an odd number of 1, 2, 4 or 8 bytes.
 fn overwrite(bytes: &mut [u8], at: usize, rng: &mut Rng) {
     let number = rng.pick(&ODD_NUMBERS).to_le_bytes();
     let width = *rng.pick(&[1, 2, 4, 8]);
@@ -115,7 +117,8 @@ fn overwrite(bytes: &mut [u8], at: usize, rng: &mut Rng) {
     }
 }
 
-/// The beginning of `front` followed by the end of `back`, both cut at random: two good inputs make one odd input.
+/// Returns the beginning of `front` followed by the end of `back`, both cut at random: two good
+/// inputs make one odd input.
 pub fn splice(front: &[u8], back: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = front[..rng.below(front.len() + 1)].to_vec();
     bytes.extend(&back[rng.below(back.len() + 1)..]);

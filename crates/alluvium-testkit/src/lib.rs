@@ -1,12 +1,15 @@
-//! Test support for Alluvium. It works on plain data and knows nothing of the engine, which dev-depends on it.
+//! Test support for Alluvium. It works on plain data and does not depend on the engine, which
+//! dev-depends on it.
 //!
-//! Reading order: [`script`] (tests as text files), [`random`] (seeds that are reported and honoured), [`fuzz`]
-//! (random bytes within a budget), [`sample`] (a share of very many cases), [`model`] (what a database must contain, also after a crash), [`op`] (random
-//! operations on a database), [`anomalies`] (what concurrent transactions have done to each other), [`fork`] (children of a test).
+//! Reading order: [`script`] (tests as text files), [`random`] (seeds that are reported and can be
+//! set), [`fuzz`] (random bytes within a budget), [`sample`] (a share of very many cases),
+//! [`model`] (required content of a database, also after a crash), [`op`] (random operations on a
+//! database), [`anomalies`] (anomalies of concurrent transactions), [`fork`] (child processes of a
+//! test).
 //!
-//! Environment: `UPDATE=1` rewrites the expected output of text-driven tests, `ALLUVIUM_SEED=N` repeats one random
-//! case, `ALLUVIUM_FUZZ_SECONDS=N` sets how long each fuzz test lasts, `ALLUVIUM_ONE_IN=N` how large a share of very
-//! many cases is tried.
+//! Environment: `UPDATE=1` rewrites the expected output of text-driven tests, `ALLUVIUM_SEED=N`
+//! repeats one random case, `ALLUVIUM_FUZZ_SECONDS=N` sets the duration of each fuzz test,
+//! `ALLUVIUM_ONE_IN=N` sets the share of very many cases that is tried.
 #![deny(unsafe_code)]
 
 pub mod anomalies;

@@ -1,30 +1,30 @@
-//! Random numbers from a seed, and random tests that report the seed of the case that failed.
+//! Random numbers from a seed, and random tests that report the seed of a failed case.
 //!
-//! The generator is for tests: fast, small, the same on every platform, of no cryptographic value.
+//! The generator is for tests: fast, small, the same on every platform, not cryptographic.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
 use crate::fuzz::Deadline;
 
-/// The variable that repeats one case: `ALLUVIUM_SEED=123 cargo test NAME`.
+/// Environment variable that repeats one case: `ALLUVIUM_SEED=123 cargo test NAME`.
 pub const SEED_VARIABLE: &str = "ALLUVIUM_SEED";
 
-/// A small random number generator (xorshift64* behind a splitmix64 of the seed).
+/// Small random number generator (xorshift64*, seeded through splitmix64).
 #[derive(Debug, Clone)]
 pub struct Rng {
     state: u64,
 }
 
 impl Rng {
-    /// A generator whose numbers depend on `seed` alone.
+    /// Creates a generator with numbers that depend only on `seed`.
     pub fn new(seed: u64) -> Rng {
         // The state of an xorshift must not be zero.
         let state = splitmix(seed).max(1);
         Rng { state }
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.state ^= self.state >> 12;
         self.state ^= self.state << 25;
@@ -32,7 +32,7 @@ impl Rng {
         self.state.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     ///
     /// # Panics
     /// If `bound` is 0.
@@ -42,7 +42,7 @@ impl Rng {
         (wide >> 64) as usize
     }
 
-    /// A number in `range`.
+    /// Returns a number in `range`.
     ///
     /// # Panics
     /// If the range is empty.
@@ -50,12 +50,12 @@ impl Rng {
         range.start + self.below(range.end - range.start)
     }
 
-    /// True in `percent` of 100 calls.
+    /// Returns true in `percent` of 100 calls.
     pub fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `items`.
+    /// Returns one of `items`.
     ///
     /// # Panics
     /// If there are none.
@@ -63,7 +63,7 @@ impl Rng {
         &items[self.below(items.len())]
     }
 
-    /// An index into `weights`, each chosen in proportion to its weight.
+    /// Returns an index into `weights`, each chosen in proportion to its weight.
     ///
     /// # Panics
     /// If all weights are 0.
@@ -78,12 +78,12 @@ impl Rng {
         unreachable!("the number is below the sum of the weights")
     }
 
-    /// `count` random bytes.
+    /// Returns `count` random bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         (0..count).map(|_| self.next_u64() as u8).collect()
     }
 
-    /// Brings `items` into a random order.
+    /// Shuffles `items` into a random order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
@@ -91,7 +91,7 @@ impl Rng {
     }
 }
 
-/// A well-mixed number for each number.
+/// Returns a well-mixed number for each number.
 pub(crate) fn splitmix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -99,17 +99,17 @@ pub(crate) fn splitmix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// The seed in [`SEED_VARIABLE`], if it is set.
+/// Returns the seed in [`SEED_VARIABLE`], if it is set.
 ///
 /// # Panics
-/// If it is set to something that is no number.
+/// If it is set to something other than a number.
 pub fn seed_from_env() -> Option<u64> {
     let value = std::env::var(SEED_VARIABLE).ok()?;
     let seed = value.trim().parse();
     Some(seed.unwrap_or_else(|_| panic!("{SEED_VARIABLE}={value} is no number")))
 }
 
-/// Runs random tests, each case with a seed of its own that repeats it alone.
+/// Runner of random tests, each case with its own seed that repeats it alone.
 ///
 /// ```
 /// use alluvium_testkit::Seeded;
@@ -124,8 +124,8 @@ pub fn seed_from_env() -> Option<u64> {
 pub struct Seeded;
 
 impl Seeded {
-    /// Runs `case` with `iterations` different seeds, or once with the seed in [`SEED_VARIABLE`]. If a case panics,
-    /// its seed is printed. The seeds differ from one run to the next.
+    /// Runs `case` with `iterations` different seeds, or once with the seed in [`SEED_VARIABLE`].
+    /// If a case panics, its seed is printed. The seeds differ from one run to the next.
     pub fn run(name: &str, iterations: usize, case: impl FnMut(&mut Rng)) {
         let mut left = iterations;
         Seeded::cases(name, case, || {
@@ -134,8 +134,9 @@ impl Seeded {
         });
     }
 
-    /// As [`Seeded::run`], until the budget of one fuzz test is spent (see [`crate::fuzz_budget`]); at least once.
-    /// Name such tests `fuzz_...`, so that `make test` gives them their minute. Prints how many cases there were.
+    /// Runs cases like [`Seeded::run`] until the budget of one fuzz test is used up (see
+    /// [`crate::fuzz_budget`]); at least once. Name such tests `fuzz_...`, so that `make test`
+    /// gives them their minute. Prints the number of cases.
     #[expect(clippy::print_stdout, reason = "test output")]
     pub fn fuzz(name: &str, mut case: impl FnMut(&mut Rng)) {
         let (deadline, mut cases) = (Deadline::of_fuzz_budget(), 0u64);
@@ -161,7 +162,7 @@ impl Seeded {
     }
 }
 
-/// Prints the seed when a panic passes by.
+/// Prints the seed when dropped during a panic.
 struct SeedReport<'a> {
     name: &'a str,
     seed: u64,

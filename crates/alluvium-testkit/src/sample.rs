@@ -1,16 +1,18 @@
-//! A share of very many cases: every crash point, every failing call, every bit.
+//! Sample of very many cases: every crash point, every failing call, every bit.
 //!
-//! Such a test numbers its cases and asks a [`Sample`] which of them to try. What it tries by default fits into a test
-//! run, is chosen by a seed that is printed on failure, and is another one each time; `ALLUVIUM_ONE_IN=1` tries all.
+//! Such a test numbers its cases and tries those that a [`Sample`] selects. The default share fits
+//! into a test run. The seed of the selection is printed on failure and differs each time;
+//! `ALLUVIUM_ONE_IN=1` tries all cases.
 
 use std::hash::{BuildHasher, RandomState};
 
 use crate::random::{SEED_VARIABLE, seed_from_env, splitmix};
 
-/// The variable that sets how many cases there are to each one that is tried: `ALLUVIUM_ONE_IN=1 cargo test NAME`.
+/// Environment variable for the share: one in this many cases is tried, as in `ALLUVIUM_ONE_IN=1
+/// cargo test NAME`.
 pub const ONE_IN_VARIABLE: &str = "ALLUVIUM_ONE_IN";
 
-/// Decides by the number of a case whether it is tried.
+/// Selects cases by their numbers.
 #[derive(Debug, Clone)]
 pub struct Sample {
     name: &'static str,
@@ -19,11 +21,11 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// One case in `one_in`, or as many as [`ONE_IN_VARIABLE`] says; those that [`SEED_VARIABLE`] says, or others each
-    /// time.
+    /// Creates a sample of one case in `one_in`, or in [`ONE_IN_VARIABLE`] if it is set.
+    /// [`SEED_VARIABLE`] selects the cases; without it they differ each time.
     ///
     /// # Panics
-    /// If one of the variables is set to something that is no number.
+    /// If one of the variables is set to something other than a number.
     pub fn new(name: &'static str, one_in: u64) -> Sample {
         let asked = std::env::var(ONE_IN_VARIABLE).ok().map(|value| {
             let number = value.trim().parse().ok().filter(|number| *number > 0);
@@ -36,28 +38,31 @@ impl Sample {
         }
     }
 
-    /// Every case whatever the variables say: for a test that proves nothing with fewer.
+    /// Creates a sample of all cases regardless of the variables, for a test that proves nothing
+    /// with fewer.
     pub fn whole(name: &'static str) -> Sample {
         let (one_in, seed) = (1, RandomState::new().hash_one(name));
         Sample { name, one_in, seed }
     }
 
-    /// Whether to try this case. The answer depends on the number and the seed alone, so threads may share the cases.
+    /// Returns whether to try this case. The result depends only on the number and the seed, so
+    /// threads may share the cases.
     pub fn takes(&self, case: u64) -> bool {
         self.random(case).is_multiple_of(self.one_in)
     }
 
-    /// As [`Sample::takes`], of `times` fewer cases, also where all others are tried: each of these is many in turn.
+    /// Selects like [`Sample::takes`], but only one case in `times` as many, even if all others are
+    /// tried. Each of these contains many cases itself.
     pub fn takes_rarely(&self, case: u64, times: u64) -> bool {
         self.random(!case).is_multiple_of(self.one_in * times)
     }
 
-    /// A number that depends on the case and the seed.
+    /// Returns a number that depends on the case and the seed.
     pub fn random(&self, case: u64) -> u64 {
         splitmix(self.seed ^ splitmix(case))
     }
 
-    /// Whether every case is tried.
+    /// Returns whether every case is tried.
     pub fn is_whole(&self) -> bool {
         self.one_in == 1
     }

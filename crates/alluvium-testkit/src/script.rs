@@ -1,4 +1,5 @@
-//! Tests as text: a command, its input and the expected output, in a file that `UPDATE=1` rewrites.
+//! Tests as text: commands, their input and the expected output, in a file that `UPDATE=1`
+//! rewrites.
 //!
 //! ```text
 //! # A comment, kept when the file is rewritten.
@@ -11,8 +12,9 @@
 //!
 //! ```
 //!
-//! A case is a command line, input lines up to `----`, and output lines up to an empty line. Output that has empty
-//! lines itself stands between `----` `----` and `----` `----`. Arguments are words: `name` or `name=value`.
+//! A case is a command line, input lines up to `----`, and output lines up to an empty line. Output
+//! that contains empty lines is enclosed between `----` `----` and `----` `----`. Arguments are
+//! words: `name` or `name=value`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,26 +25,26 @@ const SEPARATOR: &str = "----";
 /// One command of a test file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// The first word.
+    /// First word of the command line.
     pub name: String,
-    /// The other words of the command line.
+    /// Other words of the command line.
     pub arguments: Vec<String>,
-    /// The lines between the command and `----`, each with its line end.
+    /// Lines between the command and `----`, each with its line end.
     pub input: String,
-    /// The line of the command in its file, counted from 1.
+    /// Line number of the command in its file, starting at 1.
     pub line: usize,
 }
 
 impl Command {
-    /// Whether the word `name` is among the arguments.
+    /// Returns whether the word `name` is among the arguments.
     pub fn has(&self, name: &str) -> bool {
         self.arguments.iter().any(|argument| argument == name)
     }
 
-    /// The value of the argument `name=value`, if it is there.
+    /// Returns the value of the argument `name=value`, if present.
     ///
     /// # Panics
-    /// If the value cannot be read as a `T`.
+    /// If the value cannot be parsed as a `T`.
     pub fn value<T: FromStr>(&self, name: &str) -> Option<T> {
         let mut pairs = self.arguments.iter().filter_map(|a| a.split_once('='));
         let (_, value) = pairs.find(|(key, _)| *key == name)?;
@@ -55,10 +57,10 @@ impl Command {
         parsed
     }
 
-    /// As [`Command::value`], for an argument that must be there.
+    /// Returns the value like [`Command::value`], for a required argument.
     ///
     /// # Panics
-    /// If it is missing or cannot be read.
+    /// If it is missing or cannot be parsed.
     pub fn require<T: FromStr>(&self, name: &str) -> T {
         let value = self.value(name);
         value.unwrap_or_else(|| panic!("line {}: {} needs {name}=", self.line, self.name))
@@ -124,7 +126,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// A command with what stood around it.
+/// Command with the text around it.
 struct Case {
     /// Comments and empty lines before the command.
     before: String,
@@ -134,14 +136,14 @@ struct Case {
     expected: String,
 }
 
-/// A parsed file.
+/// Parsed file.
 struct Script {
     cases: Vec<Case>,
-    /// Comments and empty lines behind the last case.
+    /// Comments and empty lines after the last case.
     after: String,
 }
 
-/// Lines with their numbers, counted from 1.
+/// Lines with their numbers, starting at 1.
 type Lines<'a> =
     std::iter::Peekable<std::iter::Zip<std::ops::RangeFrom<usize>, std::str::Split<'a, char>>>;
 
@@ -187,7 +189,7 @@ fn parse(text: &str) -> Result<Script, String> {
     })
 }
 
-/// The lines up to the separator; `None` if the file ends first.
+/// Returns the lines up to the separator; `None` if the file ends first.
 fn read_input(lines: &mut Lines) -> Option<String> {
     let mut input = String::new();
     for (_, line) in lines {
@@ -199,7 +201,7 @@ fn read_input(lines: &mut Lines) -> Option<String> {
     None
 }
 
-/// The output behind the separator; `None` if it is fenced and the fence does not close.
+/// Returns the output after the separator; `None` if it is fenced and the fence does not close.
 fn read_output(lines: &mut Lines) -> Option<String> {
     let fenced = lines.next_if(|(_, line)| *line == SEPARATOR).is_some();
     let mut output = String::new();
@@ -222,11 +224,11 @@ fn push_line(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// What running all cases gave.
+/// Result of running all cases.
 struct Outcome {
-    /// The whole file with the present outputs.
+    /// Whole file with the present outputs.
     rewritten: String,
-    /// Every case whose output differs, for people. Empty if none does.
+    /// Description of every case with a different output; empty if there is none.
     differences: String,
 }
 
@@ -273,7 +275,8 @@ fn evaluate(script: &Script, mut answer: impl FnMut(&Command) -> String) -> Outc
     }
 }
 
-/// Lines of both texts: `-` expected, `+` found, with the common beginning and end unmarked.
+/// Formats the lines of both texts: `-` expected, `+` found, with the common beginning and end
+/// unmarked.
 fn difference(expected: &str, actual: &str) -> String {
     let (expected, actual): (Vec<&str>, Vec<&str>) =
         (expected.lines().collect(), actual.lines().collect());
@@ -300,7 +303,8 @@ mod tests {
     use super::*;
     use crate::random::Seeded;
 
-    /// `echo` repeats its input, `args` shows its arguments, `empty` says nothing.
+    /// Answers test commands: `echo` repeats its input, `args` shows its arguments, `empty` returns
+    /// nothing.
     fn answer(command: &Command) -> String {
         match command.name.as_str() {
             "echo" => command.input.clone(),

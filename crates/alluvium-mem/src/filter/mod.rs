@@ -13,8 +13,9 @@
 //! trailer  u32 line_count | u8 probes | 3 bytes of zero
 //! ```
 //!
-//! The line of a hash is `((hash >> 32) * line_count) >> 32`. Its bits within the line are the top nine bits of a state
-//! that starts as the hash with its halves exchanged and is multiplied by `PROBE_MULTIPLIER` between probes.
+//! The line of a hash is `((hash >> 32) * line_count) >> 32`. Its bits within the line are the top
+//! nine bits of a state that starts as the hash with its halves exchanged and is multiplied by
+//! `PROBE_MULTIPLIER` between probes.
 
 mod dynamic;
 mod table;

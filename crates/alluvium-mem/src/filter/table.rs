@@ -163,7 +163,8 @@ impl Line {
 mod tests {
     use super::*;
 
-    /// The finalizer of SplitMix64: a bijection, so distinct numbers give distinct, well mixed hashes.
+    /// The finalizer of SplitMix64: a bijection, so distinct numbers give distinct, well mixed
+    /// hashes.
     fn hash(number: u64) -> u64 {
         let mut z = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

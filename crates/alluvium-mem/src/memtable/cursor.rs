@@ -35,7 +35,8 @@ struct Place {
     next_leaf: Option<NonNull<Record>>,
 }
 
-// SAFETY: the pointers lead into the arena that `memtable` keeps alive, to data that any thread may read.
+// SAFETY: the pointers lead into the arena that `memtable` keeps alive, to data that any thread may
+// read.
 unsafe impl Send for MemtableCursor {}
 
 // SAFETY: as above; the methods on `&self` only read.
@@ -180,7 +181,8 @@ impl Place {
     fn position(&self) -> Position<'_> {
         Position {
             record: self.record(),
-            // SAFETY: taken from a `NodeRef`; the cursor around this place keeps its memtable alive.
+            // SAFETY: taken from a `NodeRef`; the cursor around this place keeps its memtable
+            // alive.
             leaf: unsafe { NodeRef::from_raw(self.leaf) },
             leaf_version: self.leaf_version,
             slot: self.slot,

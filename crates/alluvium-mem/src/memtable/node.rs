@@ -2,11 +2,11 @@
 //!
 //! The writer makes a node's version odd, changes slots, and makes it even again ([`Change`]). A
 //! reader takes an even version, reads the slots it needs, and checks that the version is still the
-//! same. If it is not, the reader discards everything it read.
-//! All slots are atomics, so a torn read is stale or mixed, never undefined. It is also never dangling:
+//! same. If it is not, the reader discards everything it read. All slots are atomics, so a torn
+//! read is stale or mixed, never undefined. It is also never dangling:
 //!
-//! - A slot below any count that was ever stored holds a pointer, and slots never become null again. Counts are stored
-//!   with release after their slots and loaded with acquire before them.
+//! - A slot below any count that was ever stored holds a pointer, and slots never become null
+//!   again. Counts are stored with release after their slots and loaded with acquire before them.
 //! - Pointers are stored with release and loaded with acquire, and their targets live until the
 //!   arena is dropped.
 //!
@@ -288,7 +288,7 @@ impl<'m> NodeRef<'m> {
         }
     }
 
-    /// Returns the first slot in `from..to` whose head does not satisfy `before`, or `to`. No
+    /// Returns the first slot in `from..to` with a head that does not satisfy `before`, or `to`. No
     /// branch depends on a head.
     fn partition(self, from: usize, to: usize, before: impl Fn(u64) -> bool) -> usize {
         let (mut base, mut left) = (from, to.saturating_sub(from));

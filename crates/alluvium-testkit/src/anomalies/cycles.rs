@@ -1,4 +1,4 @@
-//! The shortest cycle of each kind in each strongly connected component.
+//! Finds the shortest cycle of each kind in each strongly connected component.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -6,20 +6,20 @@ use super::dependencies::{Edge, Graph, Kind};
 use super::history::History;
 use super::{Anomaly, Finding};
 
-/// What a cycle must look like: its first edge, then the others.
+/// Pattern of a cycle: its first edge, then the others.
 struct Shape {
     anomaly: Anomaly,
-    /// Whether an edge of this kind may be the first.
+    /// Returns whether the first edge may be of this kind.
     first: fn(Kind) -> bool,
-    /// Whether another edge may be of this kind.
+    /// Returns whether another edge may be of this kind.
     others: fn(Kind) -> bool,
-    /// Whether another read-write edge must be among them.
+    /// True if the others must include a read-write edge.
     another: bool,
-    /// Whether no two read-write edges may follow each other.
+    /// True if no two read-write edges may be adjacent.
     apart: bool,
 }
 
-/// From bad to harmless.
+/// From most to least severe.
 const SHAPES: [Shape; 6] = [
     Shape {
         anomaly: Anomaly::G0,
@@ -65,7 +65,7 @@ const SHAPES: [Shape; 6] = [
     },
 ];
 
-/// All cycles, a shortest one of each shape in each component.
+/// Returns a shortest cycle of each shape in each component.
 pub(super) fn find(history: &History, graph: &Graph) -> Vec<Finding> {
     let mut findings = Vec::new();
     for component in graph.components() {
@@ -73,7 +73,7 @@ pub(super) fn find(history: &History, graph: &Graph) -> Vec<Finding> {
             let starts = component.iter().flat_map(|node| &graph.edges[*node]);
             let starts = starts.filter(|edge| (shape.first)(edge.kind));
             let cycles = starts.filter_map(|edge| shape.close(graph, &component, edge));
-            // A cycle that could be told by a worse name is told by that.
+            // A cycle that fits a more severe shape is reported under that name only.
             let own = cycles.filter(|cycle| shape.is_own(cycle));
             if let Some(cycle) = own.min_by_key(Vec::len) {
                 findings.push(tell(history, shape.anomaly, &cycle));
@@ -83,11 +83,12 @@ pub(super) fn find(history: &History, graph: &Graph) -> Vec<Finding> {
     findings
 }
 
-/// Where a search is: the transaction, whether the last edge was a read-write one, and whether one was since the first.
+/// State of a search: the transaction, whether the last edge was read-write, and whether any edge
+/// after the first was.
 type Place = (usize, bool, bool);
 
 impl Shape {
-    /// The shortest way from the end of `first` back to its beginning, with `first` in front; only if it visits no
+    /// Returns the shortest cycle that starts with `first`; `None` if there is none or it visits a
     /// transaction twice.
     fn close(&self, graph: &Graph, component: &BTreeSet<usize>, first: &Edge) -> Option<Vec<Edge>> {
         let start: Place = (first.to, first.kind.is_read_write(), false);
@@ -118,7 +119,7 @@ impl Shape {
         None
     }
 
-    /// Whether no worse shape fits.
+    /// Returns whether no more severe shape fits.
     fn is_own(&self, cycle: &[Edge]) -> bool {
         if !self.another || self.apart {
             return true;

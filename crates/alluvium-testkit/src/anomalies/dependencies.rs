@@ -1,4 +1,4 @@
-//! The graph of dependencies between committed transactions, and its strongly connected components.
+//! Graph of dependencies between committed transactions, and its strongly connected components.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::fmt;
 use super::history::{History, Object};
 use super::versions::{Version, Versions};
 
-/// Why one transaction must come before another.
+/// Reason that one transaction must come before another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
     /// The second replaced a version of the first.
     WriteWrite,
     /// The second read a version of the first.
     WriteRead,
-    /// The second replaced what the first had read.
+    /// The second replaced a version that the first had read.
     ReadWrite,
     /// The second wrote a row into a range in which the first had not found it.
     RangeReadWrite,
@@ -22,7 +22,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether the first only read.
+    /// Returns whether the first transaction read and the second wrote.
     pub fn is_read_write(self) -> bool {
         matches!(self, Kind::ReadWrite | Kind::RangeReadWrite)
     }
@@ -34,7 +34,8 @@ pub(super) struct Edge {
     pub from: usize,
     pub to: usize,
     pub kind: Kind,
-    /// The row, and the version that `to` read or wrote; none in real time.
+    /// The row, the version that `to` replaced, if any, and the one that `to` read or wrote; `None`
+    /// for real time.
     about: Option<(Object, Version, Version)>,
 }
 
@@ -67,9 +68,9 @@ impl fmt::Display for Edge {
     }
 }
 
-/// See the module.
+/// Graph of dependencies.
 pub(super) struct Graph {
-    /// The edges out of each transaction, one of each kind to each other one.
+    /// Edges out of each transaction, at most one of each kind to each other transaction.
     pub edges: Vec<Vec<Edge>>,
     seen: BTreeSet<(usize, usize, Kind)>,
 }
@@ -134,7 +135,7 @@ impl Graph {
         }
     }
 
-    /// Adds those dependencies of real time that do not follow from others.
+    /// Adds those real-time dependencies that do not follow from others.
     fn add_real_time(&mut self, history: &History, versions: &Versions) {
         let timed: Vec<(usize, u64, u64)> = history
             .transactions
@@ -154,7 +155,7 @@ impl Graph {
         }
     }
 
-    /// The components with more than one transaction (Tarjan), without recursion.
+    /// Returns the components with more than one transaction (Tarjan), without recursion.
     pub fn components(&self) -> Vec<BTreeSet<usize>> {
         let mut search = Search {
             graph: self,
@@ -194,7 +195,7 @@ impl Search<'_> {
     }
 
     fn from(&mut self, root: usize) {
-        // Each node with the number of its edges that were followed.
+        // Each node with the number of its edges followed so far.
         let mut path = vec![(root, 0)];
         self.enter(root);
         while let Some((node, followed)) = path.last_mut() {

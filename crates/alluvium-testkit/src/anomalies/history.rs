@@ -1,10 +1,10 @@
-//! What transactions did: the input of the checker.
+//! Actions of transactions: the input of the checker.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// Names a row. Lists and registers have names of their own.
+/// Name of a row. Lists and registers have separate names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Object {
     /// A row that is overwritten.
@@ -22,84 +22,87 @@ impl fmt::Display for Object {
     }
 }
 
-/// One thing that a transaction did. Values and elements are unique in the history.
+/// One action of a transaction. Values and elements are unique in the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Read a register; `None`: it was absent.
     Read {
-        /// Of the register.
+        /// Key of the register.
         key: u32,
-        /// Its value.
+        /// Value of the register.
         found: Option<u64>,
-        /// The read took a lock that keeps others from writing it, or has the same effect at the commit.
+        /// True if the read took a lock that prevents other writes, or has the same effect at the
+        /// commit.
         locked: bool,
     },
     /// Wrote a register.
     Write {
-        /// Of the register.
+        /// Key of the register.
         key: u32,
-        /// Its new value.
+        /// New value.
         value: u64,
     },
     /// Removed a register.
     Delete {
-        /// Of the register.
+        /// Key of the register.
         key: u32,
-        /// Names this absence.
+        /// Unique number of this absence.
         value: u64,
     },
     /// Read a list; an absent one is empty.
     ReadList {
-        /// Of the list.
+        /// Key of the list.
         key: u32,
-        /// Its elements.
+        /// Elements of the list.
         found: Vec<u64>,
         /// As in [`Action::Read`].
         locked: bool,
     },
     /// Added an element at the end of a list.
     Append {
-        /// Of the list.
+        /// Key of the list.
         key: u32,
-        /// The element.
+        /// New element.
         element: u64,
     },
-    /// Read all registers of a range, and found these.
+    /// Read all registers of a range.
     Scan {
-        /// The range, up to the last key that was reached.
+        /// Range, up to the last key that was reached.
         keys: RangeInclusive<u32>,
-        /// Key and value of each row.
+        /// Key and value of each row found.
         found: Vec<(u32, u64)>,
     },
 }
 
-/// How a transaction ended.
+/// End of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// Its commit succeeded.
+    /// The commit succeeded.
     Committed,
     /// It was rolled back, or its commit was refused.
     Aborted,
-    /// Its commit failed in a way that leaves it open. It counts as committed if anybody has seen a write of it.
+    /// The commit failed with an unknown outcome. It counts as committed if another transaction's
+    /// read or a known order shows one of its writes.
     Unknown,
 }
 
 /// A transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transaction {
-    /// Who ran it, for reports.
+    /// Client that ran it, for reports.
     pub client: usize,
-    /// What it did, in order.
+    /// Actions in order.
     pub actions: Vec<Action>,
-    /// How it ended.
+    /// Outcome of the transaction.
     pub outcome: Outcome,
-    /// When it began and ended, by one clock for all: the first is taken before the beginning, the second behind the
-    /// end, so that where one ends before another begins, it did so.
+    /// Times of its beginning and end, from one clock for all transactions. The first is taken
+    /// before the beginning and the second after the end. So if one ends before another begins by
+    /// these times, it really did.
     pub time: Option<(u64, u64)>,
 }
 
 impl Transaction {
-    /// A transaction that says nothing of its time.
+    /// Creates a transaction without times.
     pub fn new(client: usize, actions: Vec<Action>, outcome: Outcome) -> Transaction {
         Transaction {
             client,
@@ -109,14 +112,14 @@ impl Transaction {
         }
     }
 
-    /// The last value that it gave to each row: what its commit installed.
+    /// Returns the last value that it gave to each row, as installed by its commit.
     pub(super) fn installed(&self) -> BTreeMap<Object, u64> {
         self.actions.iter().filter_map(Action::written).collect()
     }
 }
 
 impl Action {
-    /// What it wrote where.
+    /// Returns the row written and its new value; `None` for a read.
     pub(super) fn written(&self) -> Option<(Object, u64)> {
         match self {
             Action::Write { key, value } | Action::Delete { key, value } => {
@@ -155,7 +158,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// Transactions that ran beside each other.
+/// Transactions that ran concurrently.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     pub(super) transactions: Vec<Transaction>,
@@ -163,7 +166,7 @@ pub struct History {
 }
 
 impl History {
-    /// A history without transactions.
+    /// Creates a history without transactions.
     pub fn new() -> History {
         History::default()
     }
@@ -173,19 +176,19 @@ impl History {
         self.transactions.push(transaction);
     }
 
-    /// Says in which order the committed values of a register followed each other, deletes included. Where this is not
-    /// said, as much of the order is inferred as the reads show.
+    /// Sets the order of the committed values of a register, deletes included. Without it, the
+    /// order is inferred from the reads as far as possible.
     pub fn order(&mut self, key: u32, values: Vec<u64>) {
         self.orders.insert(key, values);
     }
 
-    /// How many transactions were committed.
+    /// Returns the number of committed transactions.
     pub fn committed(&self) -> usize {
         let committed = |t: &&Transaction| t.outcome == Outcome::Committed;
         self.transactions.iter().filter(committed).count()
     }
 
-    /// A transaction in words.
+    /// Describes a transaction in words.
     pub(super) fn describe(&self, transaction: usize) -> String {
         let told = &self.transactions[transaction];
         let outcome = match told.outcome {

@@ -1,24 +1,27 @@
-//! What concurrent transactions have done to each other, found in the history that they left, in the manner of Elle.
+//! Finds anomalies of concurrent transactions in their history, in the manner of Elle.
 //!
-//! A [`History`] holds transactions with what they read and wrote, and whether they were committed. Every written value
-//! is written once in a history, so a read tells whose write it saw. From that the checker infers who depends on whom
-//! and looks for the anomalies of Adya's theses: some are a single read ([`Anomaly::G1a`]), the others are cycles of
-//! dependencies, found in the strongly connected components of their graph and told with the shortest one in words.
+//! A [`History`] holds transactions with their reads, writes and outcomes. Every value is written
+//! at most once in a history, so a read identifies the write that it saw. From that the checker
+//! infers the dependencies between transactions and looks for the anomalies of Adya's thesis. Some
+//! are a single read ([`Anomaly::G1a`]). The others are cycles of dependencies, found in the
+//! strongly connected components of their graph; each is reported by its shortest cycle in words.
 //!
 //! | dependency | because |
 //! |---|---|
-//! | write-write | one replaced what the other had written |
-//! | write-read | one read what the other had written |
-//! | read-write | one read what the other replaced; for a range also: did not find what the other wrote |
-//! | real time | one had ended before the other began, where both say when |
+//! | write-write | one replaced a version that the other had written |
+//! | write-read | one read a version that the other had written |
+//! | read-write | one read a version that the other replaced, or scanned a range without its row |
+//! | real time | one had ended before the other began, if both have times |
 //!
-//! There are two kinds of rows. A *list* is appended to and read whole, so a read shows the order of its versions. A
-//! *register* is overwritten; the order of its versions is inferred (nothing comes before all, and what a transaction
-//! reads comes before what it then writes), or it is known from elsewhere, such as a log ([`History::order`]).
+//! There are two kinds of rows. A *list* is appended to and read whole, so a read shows the order
+//! of its versions. A *register* is overwritten. The order of its versions is inferred: absence
+//! comes first, and a version that a transaction reads comes before the one it then writes. Or the
+//! order is known from elsewhere, such as a log ([`History::order`]).
 //!
-//! It infers nothing where a read is ambiguous, as that of a row which was absent more than once: it may miss something
-//! there, but what it finds has happened. Reading order: [`history`](History), `versions` (who wrote what, and what can
-//! be seen without a graph), `dependencies` (the graph), `cycles`.
+//! The checker infers nothing from an ambiguous read, such as that of a row that was absent more
+//! than once. It may miss an anomaly there, but every anomaly that it finds has happened. Reading
+//! order: [`history`](History), `versions` (the writer of each version, and anomalies found without
+//! a graph), `dependencies` (the graph), `cycles`.
 
 mod cycles;
 mod dependencies;
@@ -31,52 +34,55 @@ use std::fmt;
 
 pub use history::{Action, History, Object, Outcome, Transaction};
 
-/// What is wrong with a history, from bad to harmless.
+/// Kind of anomaly in a history, from most to least severe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Anomaly {
-    /// A value was read that nobody wrote.
+    /// A value was read that was never written.
     Garbage,
-    /// A transaction did not see what it had written itself.
+    /// A transaction did not see its own write.
     Internal,
-    /// The versions of a row cannot be brought into one order: two reads of a list, of which neither begins with the
-    /// other; or a commit that the known order does not have.
+    /// The versions of a row have no common order: two reads of a list of which neither is a prefix
+    /// of the other, or a commit missing from the known order.
     NoOrder,
-    /// Two transactions overwrote each other in different orders: a cycle of write-write dependencies.
+    /// Two transactions overwrote each other in different orders: a cycle of write-write
+    /// dependencies.
     G0,
-    /// The write of a transaction that was rolled back was read. Counts for readers that were rolled back too: a
-    /// program has seen it.
+    /// The write of a transaction that was rolled back was read. Readers that were rolled back
+    /// count too, because a program has seen the value.
     G1a,
-    /// A write was read that its transaction itself replaced.
+    /// A write was read that its own transaction replaced.
     G1b,
     /// A cycle of write-write and write-read dependencies.
     G1c,
-    /// Somebody wrote a row between a locking read of it and the write that followed.
+    /// Another transaction wrote a row between a locking read of it and the write that followed.
     LostLockedUpdate,
-    /// Somebody wrote a row between a plain read of it and the write that followed.
+    /// Another transaction wrote a row between a plain read of it and the write that followed.
     LostUpdate,
     /// Read skew: a cycle with exactly one read-write dependency.
     GSingle,
-    /// A cycle with several read-write dependencies of which no two follow each other, such as the long fork.
+    /// A cycle with several read-write dependencies, no two of them adjacent, such as the long
+    /// fork.
     GNonadjacent,
     /// Write skew: a cycle with several read-write dependencies, each on a row that was read.
     G2Item,
-    /// A phantom: as `G2Item`, where some of the dependencies are on a range that was read.
+    /// Phantom: like `G2Item`, but some of the dependencies are on a range that was read.
     G2,
 }
 
-/// An isolation level.
+/// Isolation level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Every read is of a committed state.
     ReadCommitted,
-    /// All reads are of the state at the beginning, and rows that are written have not changed since.
+    /// All reads are of the state at the beginning, and rows that are written have not changed
+    /// since.
     Snapshot,
     /// As if the transactions had run one after another.
     Serializable,
 }
 
 impl Level {
-    /// Whether the level must not let it happen.
+    /// Returns whether the level forbids the anomaly.
     pub fn forbids(self, anomaly: Anomaly) -> bool {
         let weakest = match anomaly {
             Anomaly::Garbage | Anomaly::Internal | Anomaly::NoOrder => Level::ReadCommitted,
@@ -90,7 +96,7 @@ impl Level {
 }
 
 impl Anomaly {
-    /// The usual name.
+    /// Returns the usual name.
     pub fn name(self) -> &'static str {
         match self {
             Anomaly::Garbage => "garbage read",
@@ -110,12 +116,12 @@ impl Anomaly {
     }
 }
 
-/// An anomaly that has happened.
+/// Anomaly that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Which one.
+    /// Kind of the anomaly.
     pub anomaly: Anomaly,
-    /// What has happened, a line for each dependency, then one for each transaction in it.
+    /// Description: a line for each dependency, then one for each transaction in it.
     pub text: String,
 }
 
@@ -126,7 +132,8 @@ impl fmt::Display for Finding {
 }
 
 impl History {
-    /// All anomalies, each kind of cycle once for each strongly connected component; the worst first.
+    /// Returns all anomalies, the most severe first. Each kind of cycle is reported once per
+    /// strongly connected component.
     pub fn check(&self) -> Vec<Finding> {
         let (versions, mut findings) = versions::Versions::of(self);
         let graph = dependencies::Graph::of(self, &versions);
@@ -135,7 +142,7 @@ impl History {
         findings
     }
 
-    /// Fails with every anomaly that the level forbids, in words. Returns what else was found.
+    /// Returns the anomalies allowed at the level, or an error that describes all forbidden ones.
     pub fn judge(&self, level: Level) -> Result<Vec<Finding>, String> {
         let found = self.check();
         let (wrong, allowed): (Vec<_>, Vec<_>) =

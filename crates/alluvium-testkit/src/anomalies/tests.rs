@@ -1,7 +1,7 @@
-//! Histories written by hand: each anomaly is found, and nothing else.
+//! Handwritten histories: each anomaly is found, and nothing else.
 //!
-//! A line of a history is a transaction: `commit`, `abort` or `unknown`, when it began and ended (`@1-5`) if that
-//! matters, and what it did:
+//! A line of a history is a transaction: `commit`, `abort` or `unknown`, optionally the times of
+//! its beginning and end (`@1-5`), and its actions:
 //!
 //! ```text
 //! r1=7 r1=-      read register 1: 7, absent          l1=7,8 l1=-   read list 1
@@ -10,7 +10,7 @@
 //! s1-5=2:7,3:8   scan registers 1 to 5
 //! ```
 //!
-//! `order 1=7,8` says the order of the values of a register.
+//! `order 1=7,8` gives the order of the values of a register.
 
 use super::*;
 use crate::script;

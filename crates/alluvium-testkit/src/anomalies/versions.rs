@@ -1,45 +1,45 @@
-//! Who wrote which version, which follows which, who read which; and what is wrong without any graph.
+//! Writer, readers and successors of each version, and anomalies that are found without a graph.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::history::{Action, History, Object, Outcome, Transaction};
 use super::{Anomaly, Finding};
 
-/// A version of a row; `None`: before anybody wrote it.
+/// Version of a row; `None`: before its first write.
 pub(super) type Version = Option<u64>;
 
-/// A committed transaction's read of another's version.
+/// Read of another transaction's version by a committed transaction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Read {
     pub reader: usize,
     pub object: Object,
     pub version: Version,
-    /// Only its range was read, and the row was not there.
+    /// True if only the range was read and the row was absent.
     pub by_range: bool,
-    /// Behind how many other actions of its transaction.
+    /// Index of the read among the actions of its transaction.
     at: usize,
     locked: bool,
 }
 
-/// See the module.
+/// Versions of all rows of a history.
 pub(super) struct Versions {
-    /// Whether each transaction counts as committed.
+    /// For each transaction, true if it counts as committed.
     pub committed: Vec<bool>,
-    /// Who wrote each value.
+    /// Transaction that wrote each value.
     writers: BTreeMap<(Object, u64), usize>,
     /// Pairs of versions of which the second follows the first.
     pub followers: BTreeSet<(Object, Version, u64)>,
-    /// What committed transactions read of others, by reader.
+    /// Reads of committed transactions from others, by reader.
     pub reads: Vec<Read>,
-    /// The last value that each transaction gave to each row: what its commit installed.
+    /// Last value that each transaction gave to each row, as installed by its commit.
     installed: Vec<BTreeMap<Object, u64>>,
-    /// All registers that anybody wrote.
+    /// All registers that were written or have a known order.
     registers: BTreeSet<u32>,
-    /// Those that anybody deleted: what was absent is ambiguous there.
+    /// Registers that were deleted: an absence is ambiguous there.
     deleted: BTreeSet<Object>,
 }
 
-/// The shorter list must begin the longer one.
+/// Returns whether the shorter list is a prefix of the longer one.
 fn is_prefix(one: &[u64], other: &[u64]) -> bool {
     let shared = one.len().min(other.len());
     one[..shared] == other[..shared]
@@ -90,7 +90,7 @@ impl Versions {
         }
     }
 
-    /// The transaction that wrote a version.
+    /// Returns the transaction that wrote a version.
     pub fn writer(&self, object: Object, value: u64) -> Option<usize> {
         self.writers.get(&(object, value)).copied()
     }
@@ -116,7 +116,7 @@ impl Versions {
             .collect();
     }
 
-    /// Notes what a transaction read of others, and judges each read by itself.
+    /// Records a transaction's reads of versions from others, and checks each read by itself.
     fn read_by(&mut self, history: &History, reader: usize, findings: &mut Vec<Finding>) {
         let transaction = &history.transactions[reader];
         let mut own: BTreeMap<Object, (u64, bool)> = BTreeMap::new();
@@ -163,7 +163,8 @@ impl Versions {
         }
     }
 
-    /// The rows that an action has shown, present or absent: for absent ones, whether only by their range.
+    /// Returns the rows that an action has shown, with their value and whether only a range read
+    /// showed their absence.
     fn shown_by(&self, action: &Action) -> Vec<(Object, Option<u64>, bool)> {
         match action {
             Action::Read { key, found, .. } => vec![(Object::Register(*key), *found, false)],
@@ -182,7 +183,8 @@ impl Versions {
         }
     }
 
-    /// What is wrong with having read this value, at the place `at` in its transaction.
+    /// Returns the anomaly of reading this value in action `at` of the transaction, if there is
+    /// one.
     fn wrong_read(
         &self,
         history: &History,
@@ -209,7 +211,7 @@ impl Versions {
         }
         let installed = self.installed[writer].get(&object);
         let complete = match &history.transactions[reader].actions[at] {
-            // An element that stands before the last one of the same transaction.
+            // The list must also contain the last element that the writer appended.
             Action::ReadList { found, .. } => installed.is_some_and(|last| found.contains(last)),
             _ => installed == Some(&value),
         };
@@ -225,7 +227,7 @@ impl Versions {
         ))
     }
 
-    /// The version that a read has shown, if there is only one that it can be.
+    /// Returns the version that a read has shown, if it is unambiguous.
     fn version(&self, object: Object, found: Option<u64>) -> Option<Version> {
         let Some(value) = found else {
             return (!self.deleted.contains(&object)).then_some(None);
@@ -235,7 +237,7 @@ impl Versions {
         (self.committed[writer] && installed).then_some(Some(value))
     }
 
-    /// The versions of each row of which the order is known.
+    /// Returns the versions of each row with a known order.
     fn orders(&self, history: &History, findings: &mut Vec<Finding>) -> BTreeMap<Object, Vec<u64>> {
         let mut orders: BTreeMap<Object, Vec<u64>> = BTreeMap::new();
         for (key, values) in &history.orders {
@@ -265,7 +267,7 @@ impl Versions {
             }
         }
         for (object, (_, elements)) in longest {
-            // Of several elements of one transaction the last is the version.
+            // Of several elements appended by one transaction, the last is the version.
             let is_version = |element: &&u64| {
                 let writer = self.writer(object, **element);
                 writer.is_some_and(|w| self.committed[w] && self.installed[w][&object] == **element)
@@ -279,7 +281,8 @@ impl Versions {
         orders
     }
 
-    /// A list as its reader found it, without what it appended itself and then took back.
+    /// Returns a list as found by its reader, without elements that the reader appended and then
+    /// rolled back.
     fn without_own<'a>(&self, reader: usize, object: Object, found: &'a [u64]) -> &'a [u64] {
         let own = |element: &u64| self.writer(object, *element) == Some(reader);
         match found.iter().position(own) {
@@ -288,7 +291,7 @@ impl Versions {
         }
     }
 
-    /// Every commit must be in an order that was said to be known.
+    /// Checks that every commit is in the given order of its register.
     fn check_complete(
         &self,
         history: &History,
@@ -330,7 +333,7 @@ impl Versions {
                 let order = orders.get(&object);
                 match (object, order) {
                     (_, Some(order)) if order.contains(&value) => {}
-                    // Nobody has read it, so it stands behind all that was read.
+                    // No read has shown it, so it follows all that were read.
                     (Object::List(_), _) => {
                         let last = order.and_then(|order| order.last().copied());
                         followers.insert((object, last, value));
@@ -348,7 +351,7 @@ impl Versions {
         self.followers = followers;
     }
 
-    /// The last read of a row before its transaction wrote it.
+    /// Returns the last read of a row before its transaction wrote it.
     fn read_before_write(&self, history: &History, reader: usize, object: Object) -> Option<Read> {
         let writes = |action: &Action| action.written().is_some_and(|(own, _)| own == object);
         let first_write = history.transactions[reader]
@@ -404,7 +407,7 @@ impl Versions {
     }
 }
 
-/// Every value that an action has shown.
+/// Returns every value that an action has shown.
 fn values_in(action: &Action) -> Vec<(Object, u64)> {
     match action {
         Action::Read { key, found, .. } => found

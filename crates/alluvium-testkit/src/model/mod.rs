@@ -1,10 +1,11 @@
-//! What a database must contain: ordered maps with every version ever written, and the order of all commits.
+//! Reference model of a database: ordered maps with every version ever written, and the order of
+//! all commits.
 //!
-//! The number of a commit is the number of commits so far, so a snapshot is the number of the last commit that it
-//! sees, and the state of the database after a crash must be the state at *some* commit that is not older than the
-//! last one whose durability was promised: [`Model::find_prefix`].
+//! The number of a commit is the number of commits so far, so a snapshot is the number of the last
+//! commit that it sees. After a crash the database must have the state at *some* commit that is not
+//! older than the last one promised to be durable: [`Model::find_prefix`].
 //!
-//! The engine's own sequence numbers are not compared: it may use more than one a commit.
+//! The engine's own sequence numbers are not compared, since it may use more than one per commit.
 
 mod prefix;
 
@@ -13,16 +14,16 @@ use std::ops::Bound;
 
 pub use prefix::Mismatch;
 
-/// Counts commits. The empty database is at 0.
+/// Number of a commit. The empty database is at 0.
 pub type Commit = u64;
 
-/// The rows of one keyspace.
+/// Rows of one keyspace.
 pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// All keyspaces, by name.
 pub type State = BTreeMap<String, Rows>;
 
-/// The direction of a scan.
+/// Direction of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Ascending keys.
@@ -31,7 +32,7 @@ pub enum Direction {
     Backward,
 }
 
-/// One write. Of several in one batch, a later one sees and overrides the earlier ones.
+/// One write. In a batch, a later write sees and overrides the earlier ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
     /// Sets a key, whether it exists or not.
@@ -44,7 +45,7 @@ pub enum Write {
     DeleteRange(Vec<u8>, Vec<u8>),
 }
 
-/// What happened to a key: the commit, and the value or its absence since then.
+/// Versions of a key: each commit that changed it, with the value since then or `None` for absence.
 type Versions = Vec<(Commit, Option<Vec<u8>>)>;
 
 /// One life of a keyspace: a name that is dropped and created again has two.
@@ -71,7 +72,7 @@ fn value_at(versions: &Versions, at: Commit) -> Option<&[u8]> {
     versions[..seen].last()?.1.as_deref()
 }
 
-/// What one commit changed, for walking back.
+/// Changes of one commit, for walking back.
 #[derive(Debug, Clone)]
 enum Change {
     /// Keys of one or more lives (index into `lives`).
@@ -80,7 +81,7 @@ enum Change {
     Keyspaces,
 }
 
-/// A reference model of a database. See the [module](self).
+/// Reference model of a database. See the [module](self).
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     lives: Vec<Life>,
@@ -89,17 +90,17 @@ pub struct Model {
 }
 
 impl Model {
-    /// An empty database without keyspaces.
+    /// Creates an empty database without keyspaces.
     pub fn new() -> Model {
         Model::default()
     }
 
-    /// The number of the last commit: a snapshot taken now.
+    /// Returns the number of the last commit: a snapshot taken now.
     pub fn last_commit(&self) -> Commit {
         self.log.len() as Commit
     }
 
-    /// The names of the keyspaces that exist now, in order.
+    /// Returns the names of the keyspaces that exist now, in order.
     pub fn keyspaces(&self) -> Vec<&str> {
         let now = self.last_commit();
         let existing = self.lives.iter().filter(|life| life.exists_at(now));
@@ -107,7 +108,7 @@ impl Model {
         names.into_iter().collect()
     }
 
-    /// Creates a keyspace, as a commit of its own.
+    /// Creates a keyspace, as a separate commit.
     ///
     /// # Panics
     /// If it exists.
@@ -124,7 +125,7 @@ impl Model {
         now + 1
     }
 
-    /// Drops a keyspace with its rows, as a commit of its own.
+    /// Drops a keyspace with its rows, as a separate commit.
     ///
     /// # Panics
     /// If it does not exist.
@@ -139,7 +140,7 @@ impl Model {
     /// Applies writes, each with the name of its keyspace, as one commit.
     ///
     /// # Panics
-    /// If a keyspace does not exist, or an insert meets a key that does.
+    /// If a keyspace does not exist, or the key of an insert exists.
     pub fn commit<'w>(&mut self, writes: impl IntoIterator<Item = (&'w str, &'w Write)>) -> Commit {
         let now = self.last_commit();
         let next = now + 1;
@@ -155,12 +156,13 @@ impl Model {
         next
     }
 
-    /// The value of a key for a snapshot.
+    /// Returns the value of a key for a snapshot.
     pub fn get(&self, keyspace: &str, key: &[u8], at: Commit) -> Option<&[u8]> {
         self.life_at(keyspace, at)?.value_at(key, at)
     }
 
-    /// The rows between two bounds for a snapshot, in the order of `direction`, at most `limit`.
+    /// Returns the rows between two bounds for a snapshot, in the order of `direction`, at most
+    /// `limit`.
     pub fn scan(
         &self,
         keyspace: &str,
@@ -172,7 +174,7 @@ impl Model {
         let Some(life) = self.life_at(keyspace, at) else {
             return Vec::new();
         };
-        // `BTreeMap::range` panics where the bounds enclose nothing.
+        // `BTreeMap::range` panics if the bounds enclose nothing.
         if is_empty(start, end) {
             return Vec::new();
         }
@@ -187,7 +189,7 @@ impl Model {
         }
     }
 
-    /// Everything that existed at a commit.
+    /// Returns the whole state at a commit.
     pub fn state_at(&self, at: Commit) -> State {
         let existing = self.lives.iter().filter(|life| life.exists_at(at));
         let rows = |life: &Life| {
@@ -200,19 +202,19 @@ impl Model {
         existing.map(rows).collect()
     }
 
-    /// Everything that exists now.
+    /// Returns the current state.
     pub fn state(&self) -> State {
         self.state_at(self.last_commit())
     }
 
-    /// Forgets all commits behind `at`: what a crash has lost.
+    /// Discards all commits after `at`, as those lost by a crash.
     ///
     /// # Panics
     /// If `at` has not happened.
     pub fn rewind(&mut self, at: Commit) {
         assert!(at <= self.last_commit(), "commit {at} has not happened");
         self.log.truncate(at as usize);
-        // Lives are in order of creation, so the indexes in the log stay.
+        // Lives are in order of creation, so the indexes in the log remain valid.
         self.lives.retain(|life| life.created <= at);
         for life in &mut self.lives {
             life.dropped = life.dropped.filter(|dropped| *dropped <= at);
@@ -234,7 +236,7 @@ impl Model {
         found.unwrap_or_else(|| panic!("keyspace {name} does not exist"))
     }
 
-    /// The keys that a write sets or removes.
+    /// Returns the keys that a write sets or removes.
     fn effects<'w>(
         &self,
         life: usize,
@@ -271,7 +273,7 @@ impl Model {
     }
 }
 
-/// Sets a key at a commit, over what an earlier write of the same commit has set.
+/// Sets a key at a commit, over the result of earlier writes of the same commit.
 fn set(rows: &mut BTreeMap<Vec<u8>, Versions>, key: &[u8], at: Commit, value: Option<&[u8]>) {
     let versions = rows.entry(key.to_vec()).or_default();
     versions.retain(|(commit, _)| *commit < at);

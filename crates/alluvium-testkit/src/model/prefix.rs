@@ -1,24 +1,25 @@
-//! Which commit a state that was read back belongs to.
+//! Finds the commit that a state read back belongs to.
 //!
-//! The state is compared with the newest commit first; then each step back looks only at the keys that the undone
-//! commit had changed. Thousands of commits are checked in the time of reading the log.
+//! The state is compared with the newest commit first. Each step back then compares only the keys
+//! that the undone commit had changed. Thousands of commits are checked in the time of reading the
+//! log.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use super::{Change, Commit, Life, Model, State};
 
-/// How many wrong rows a [`Mismatch`] shows.
+/// Maximum number of wrong rows that a [`Mismatch`] shows.
 const SHOWN_MAX: usize = 10;
 
-/// No commit in question has the state that was found.
+/// Error: none of the allowed commits has the state that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The commit that comes closest.
+    /// Commit with the fewest differences.
     pub closest: Commit,
-    /// How many rows and keyspaces differ from it.
+    /// Number of rows and keyspaces that differ from it.
     pub differences: usize,
-    /// The first of them, for people.
+    /// Descriptions of the first differences.
     pub shown: Vec<String>,
     /// Set if the state is that of an older commit: promised commits were lost.
     pub lost_back_to: Option<Commit>,
@@ -49,11 +50,12 @@ impl fmt::Display for Mismatch {
 
 impl std::error::Error for Mismatch {}
 
-/// A row (or with an empty key option, a keyspace) that differs between the model at some commit and the found state.
+/// Row (or with `None` as key, keyspace) that differs between the model at some commit and the
+/// found state.
 type Place = (String, Option<Vec<u8>>);
 
 impl Model {
-    /// The newest commit whose state equals `actual` and that is not older than `at_least`.
+    /// Returns the newest commit, not older than `at_least`, with a state equal to `actual`.
     pub fn find_prefix(&self, actual: &State, at_least: Commit) -> Result<Commit, Mismatch> {
         let newest = self.last_commit();
         let mut differing = self.compare(actual, newest);
@@ -88,7 +90,7 @@ impl Model {
         }
     }
 
-    /// All places where `actual` differs from the state at a commit.
+    /// Returns all places where `actual` differs from the state at a commit.
     fn compare(&self, actual: &State, at: Commit) -> BTreeSet<Place> {
         let expected = self.state_at(at);
         let mut differing = BTreeSet::new();
@@ -152,7 +154,7 @@ fn existence(exists: bool) -> &'static str {
     if exists { "it" } else { "none" }
 }
 
-/// A value for people: its beginning and length.
+/// Formats a value for people: its beginning and length.
 fn shown(value: Option<&[u8]>) -> String {
     const BYTES_SHOWN: usize = 24;
     match value {

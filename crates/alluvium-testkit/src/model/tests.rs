@@ -12,7 +12,7 @@ fn delete(key: &str) -> Write {
     Write::Delete(key.into())
 }
 
-/// A model with keyspace `a` (commit 1) and one commit for each write.
+/// Makes a model with keyspace `a` (commit 1) and one commit for each write.
 fn model(writes: &[Write]) -> Model {
     let mut model = Model::new();
     model.create_keyspace("a");
@@ -172,7 +172,8 @@ fn after_a_rewind_the_model_goes_on_from_the_older_commit() {
     assert_eq!(get(&model, "k", 2).as_deref(), Some("1"));
 }
 
-/// The walk back must agree with comparing whole states, on histories of everything that can be committed.
+/// The walk back must agree with a comparison of whole states, on histories with every kind of
+/// commit.
 #[test]
 fn prefixes_of_random_histories_are_found() {
     Seeded::run("prefixes_of_random_histories_are_found", 50, |rng| {

@@ -61,7 +61,7 @@ impl fmt::Display for Op {
 
 impl fmt::Display for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The number in front is enough to know a value.
+        // The number at the start identifies a value.
         let number = |value: &[u8]| {
             value
                 .split(|byte| *byte == b'.')

@@ -1,8 +1,9 @@
-//! Random operations on a database: what to do next, chosen by weights, on few and clustered keys.
+//! Random operations on a database, chosen by weights, on few and clustered keys.
 //!
-//! An [`Op`] is plain data, so that one history can drive the model, the engine and other databases, and can be
-//! printed. Keys are few, of all lengths, share prefixes and are prefixes of each other: that is where ordering,
-//! range borders and filters go wrong. Values are all different: a wrong version is never mistaken for the right one.
+//! An [`Op`] is plain data, so that one history can drive the model, the engine and other
+//! databases, and can be printed. Keys are few, of all lengths, share prefixes and are prefixes of
+//! each other, because such keys expose errors in ordering, range bounds and filters. Values are
+//! all different, so a wrong version is never mistaken for the right one.
 
 mod display;
 
@@ -15,54 +16,56 @@ use crate::random::Rng;
 /// One operation on a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
-    /// Writes of one commit, each with its keyspace. A batch may be empty.
+    /// Writes of one commit, each with its keyspace. May be empty.
     Commit(Vec<(String, Write)>),
-    /// Rows written as one commit past the log: puts in key order in each keyspace, no key twice.
+    /// Rows written as one commit that bypasses the log: puts in key order in each keyspace, no key
+    /// twice.
     Ingest(Vec<(String, Write)>),
     /// Reads one key, now or through an open snapshot.
     Get {
-        /// The keyspace to read.
+        /// Keyspace to read.
         keyspace: String,
-        /// The key to read.
+        /// Key to read.
         key: Vec<u8>,
         /// Index into the open snapshots, oldest first.
         snapshot: Option<usize>,
     },
     /// Reads the rows of a range, now or through an open snapshot.
     Scan {
-        /// The keyspace to read.
+        /// Keyspace to read.
         keyspace: String,
-        /// The bounds, which may enclose nothing.
+        /// Bounds, which may enclose nothing.
         range: (Bound<Vec<u8>>, Bound<Vec<u8>>),
-        /// The order of the rows.
+        /// Order of the rows.
         direction: Direction,
-        /// The most rows to read.
+        /// Maximum number of rows to read.
         limit: usize,
         /// Index into the open snapshots, oldest first.
         snapshot: Option<usize>,
     },
-    /// Opens a snapshot: the newest of the open ones.
+    /// Opens a snapshot, which becomes the newest of the open ones.
     Snapshot,
-    /// Closes the open snapshot with this index; those behind it move up.
+    /// Closes the open snapshot with this index; later ones move up.
     DropSnapshot(usize),
-    /// Moves the memtables to tables.
+    /// Flushes the memtables to tables.
     Flush,
     /// Compacts one keyspace.
     Compact(String),
-    /// Opens a cursor, which stays open: the newest of the open ones. Before any row.
+    /// Opens a cursor, which becomes the newest of the open ones. It starts before any row.
     OpenCursor {
-        /// The keyspace to read. It may be dropped while the cursor is open.
+        /// Keyspace to read. It may be dropped while the cursor is open.
         keyspace: String,
         /// Index into the open snapshots, oldest first. The cursor may outlive it.
         snapshot: Option<usize>,
     },
     /// Moves the open cursor with this index.
     MoveCursor(usize, Move),
-    /// Closes the open cursor with this index; those behind it move up.
+    /// Closes the open cursor with this index; later ones move up.
     CloseCursor(usize),
     /// Closes all snapshots, cursors and the database, and opens it again.
     Reopen,
-    /// Ends without closing, loses what the durability in use allows, and opens again. Snapshots and cursors are gone.
+    /// Ends without closing, loses the commits that the durability in use allows to lose, and opens
+    /// again. Snapshots and cursors are gone.
     Crash,
     /// Creates a keyspace that does not exist.
     CreateKeyspace(String),
@@ -70,7 +73,7 @@ pub enum Op {
     DropKeyspace(String),
 }
 
-/// Where a cursor goes.
+/// Move of a cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Move {
     /// To the first row.
@@ -88,8 +91,8 @@ pub enum Move {
 }
 
 impl Op {
-    /// Applies what commits to the model, and returns the commit if there was one. A crash loses nothing here: ask
-    /// [`Model::find_prefix`] what was lost and [`Model::rewind`] to it.
+    /// Applies a commit to the model, and returns its number; `None` for other operations. A crash
+    /// loses nothing here: [`Model::find_prefix`] finds the commit to pass to [`Model::rewind`].
     pub fn apply(&self, model: &mut Model) -> Option<Commit> {
         match self {
             Op::Commit(writes) | Op::Ingest(writes) => {
@@ -103,8 +106,8 @@ impl Op {
     }
 }
 
-/// How often each operation comes, in proportion to the sum. What cannot be done at the moment (a write without a
-/// keyspace, dropping a snapshot when none is open) is replaced by another.
+/// Frequency of each operation, relative to the sum. An operation that is impossible at the moment
+/// (a write without a keyspace, dropping a snapshot when none is open) is replaced by another.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "each is named as its operation")]
 pub struct Weights {
@@ -130,7 +133,8 @@ pub struct Weights {
 }
 
 impl Default for Weights {
-    /// Mostly writes and reads, some flushes and snapshots, no range deletes, crashes or drops of keyspaces.
+    /// Returns mostly writes and reads, some flushes and snapshots, no range deletes, crashes or
+    /// drops of keyspaces.
     fn default() -> Weights {
         Weights {
             put: 20,
@@ -156,18 +160,18 @@ impl Default for Weights {
     }
 }
 
-/// What keys and values look like.
+/// Shape of keys and values.
 #[derive(Debug, Clone)]
 pub struct KeyShape {
-    /// How many different keys there are.
+    /// Number of different keys.
     pub distinct: usize,
     /// Lengths of keys in bytes.
     pub key_bytes: Range<usize>,
     /// Lengths of most values in bytes. The number that makes a value unique is never cut off.
     pub value_bytes: Range<usize>,
-    /// One value in a hundred has this length, for what only large values reach.
+    /// Length of one value in a hundred, for code paths of large values.
     pub large_value_bytes: usize,
-    /// How many keyspaces may exist at a time.
+    /// Maximum number of keyspaces at a time.
     pub keyspaces: usize,
 }
 
@@ -183,7 +187,8 @@ impl Default for KeyShape {
     }
 }
 
-/// Chooses operations. It remembers which snapshots and cursors are open; the rest it asks the model.
+/// Generator of operations. It tracks the open snapshots and cursors and takes all other state from
+/// the model.
 pub struct Generator {
     weights: Weights,
     shape: KeyShape,
@@ -193,15 +198,15 @@ pub struct Generator {
     values: u64,
 }
 
-/// The most open snapshots, so that a long history does not collect them.
+/// Maximum number of open snapshots, so that a long history does not accumulate them.
 const SNAPSHOTS_MAX: usize = 8;
-/// The most open cursors.
+/// Maximum number of open cursors.
 const CURSORS_MAX: usize = 4;
 const BATCH_WRITES_MAX: usize = 12;
 const INGEST_ROWS_MAX: usize = 60;
 
 impl Generator {
-    /// A generator with its own choice of keys.
+    /// Creates a generator with its own random keys.
     ///
     /// # Panics
     /// If the shape allows no key.
@@ -221,12 +226,12 @@ impl Generator {
         }
     }
 
-    /// How many snapshots are open behind the operations so far.
+    /// Returns the number of snapshots open after the operations so far.
     pub fn open_snapshots(&self) -> usize {
         self.snapshots
     }
 
-    /// The next operation on a database in the state of `model`.
+    /// Returns the next operation on a database in the state of `model`.
     pub fn next(&mut self, rng: &mut Rng, model: &Model) -> Op {
         let existing = model.keyspaces();
         if existing.is_empty() {
@@ -309,7 +314,7 @@ impl Generator {
         Op::Commit(writes)
     }
 
-    /// Neighbouring keys of some keyspaces: often a part of the key space, sometimes all of it.
+    /// Ingests adjacent keys of some keyspaces: often a part of the keys, sometimes all.
     fn ingest(&mut self, rng: &mut Rng, model: &Model) -> Op {
         let mut writes = Vec::new();
         for keyspace in model.keyspaces() {
@@ -328,7 +333,7 @@ impl Generator {
         Op::Ingest(writes)
     }
 
-    /// One write behind the `earlier` ones of its batch.
+    /// Returns one write that follows the `earlier` ones of its batch.
     fn write(
         &mut self,
         rng: &mut Rng,
@@ -339,14 +344,14 @@ impl Generator {
         let w = &self.weights;
         let kinds = [w.put, w.insert, w.delete, w.delete_range];
         let key = self.key(rng);
-        // A batch may be wanted where single writes are not.
+        // Batches may be requested even if single writes are not.
         let kind = if kinds.iter().sum::<usize>() == 0 {
             0
         } else {
             rng.weighted(&kinds)
         };
         let write = match kind {
-            // Whether a key that the batch has touched exists is simplest not asked.
+            // No insert of a key that the batch has touched, because it may exist.
             1 if model.get(&keyspace, &key, model.last_commit()).is_none()
                 && !earlier
                     .iter()
@@ -372,7 +377,8 @@ impl Generator {
         }
     }
 
-    /// Mostly steps, so that cursors are on their way while other things happen.
+    /// Returns a move, mostly a step, so that cursors are in the middle of a walk during other
+    /// operations.
     fn step(&self, rng: &mut Rng) -> Move {
         match rng.below(20) {
             0 => Move::First,
@@ -403,12 +409,12 @@ impl Generator {
         }
     }
 
-    /// One read in three goes through a snapshot, if one is open.
+    /// Returns an open snapshot for one read in three, if there is one.
     fn snapshot(&self, rng: &mut Rng) -> Option<usize> {
         (self.snapshots > 0 && rng.percent(33)).then(|| rng.below(self.snapshots))
     }
 
-    /// A known key, or rarely one that was perhaps never written.
+    /// Returns a known key, or rarely one that may never have been written.
     fn key(&self, rng: &mut Rng) -> Vec<u8> {
         if rng.percent(5) {
             return random_key(&self.keys, self.shape.key_bytes.clone(), rng);
@@ -423,7 +429,7 @@ impl Generator {
             false => rng.range(self.shape.value_bytes.clone()),
         };
         let mut value = format!("v{}.", self.values).into_bytes();
-        // Half compressible, as values are.
+        // Half compressible, like typical values.
         let padding = bytes.saturating_sub(value.len());
         value.extend(rng.bytes(padding / 2));
         value.resize(value.len() + padding - padding / 2, b'.');
@@ -442,7 +448,7 @@ fn keyspace_name(number: usize) -> String {
     format!("keyspace-{number}")
 }
 
-/// A key that is often a beginning or a continuation of one that exists.
+/// Returns a key that is often a prefix or an extension of an existing one.
 fn random_key(keys: &[Vec<u8>], lengths: Range<usize>, rng: &mut Rng) -> Vec<u8> {
     const ALPHABET: [u8; 6] = [0x00, 0x01, b'a', b'b', 0x7F, 0xFF];
     let length = rng.range(lengths);
@@ -450,7 +456,7 @@ fn random_key(keys: &[Vec<u8>], lengths: Range<usize>, rng: &mut Rng) -> Vec<u8>
         true => Vec::new(),
         false => rng.pick(keys).clone(),
     };
-    // Most keys that continue another one share all but their last bytes with it.
+    // Most keys that extend another one share all but their last bytes with it.
     if rng.percent(70) {
         key.truncate(length.saturating_sub(rng.range(1..4)));
     }

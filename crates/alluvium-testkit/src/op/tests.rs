@@ -1,9 +1,9 @@
-//! Tests of the generator: what it chooses is possible, everything comes, equal seeds agree.
+//! Tests of the generator: every operation is possible, every kind occurs, equal seeds agree.
 
 use super::*;
 use crate::random::Seeded;
 
-/// A history of everything, applied to a model.
+/// Generates a history with all kinds of operations, and applies it to a model.
 fn history(rng: &mut Rng, length: usize) -> (Vec<Op>, Model) {
     let weights = Weights {
         delete_range: 3,
@@ -16,7 +16,7 @@ fn history(rng: &mut Rng, length: usize) -> (Vec<Op>, Model) {
     let (mut ops, mut model) = (Vec::new(), Model::new());
     for _ in 0..length {
         let op = generator.next(rng, &model);
-        // Panics on an insert of a key that exists and on wrong names of keyspaces.
+        // Panics on an insert of an existing key and on wrong names of keyspaces.
         op.apply(&mut model);
         ops.push(op);
     }
