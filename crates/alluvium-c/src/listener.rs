@@ -235,7 +235,7 @@ mod tests {
     use crate::error::{alluvium_code, alluvium_error_code};
 
     #[test]
-    fn events_that_tests_cannot_bring_about_are_told_in_full() {
+    fn rare_events_are_converted_with_all_fields() {
         let error = Error::Closed;
         let told = Told::of(&Event::NoSpaceBegin {
             error: error.clone(),

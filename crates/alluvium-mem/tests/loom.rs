@@ -72,7 +72,7 @@ fn check(keys: &'static [u8], write: fn(&Store), read: fn(&Store)) {
 }
 
 #[test]
-fn a_get_beside_a_leaf_split_finds_what_was_published() {
+fn a_get_during_a_leaf_split_finds_the_published_rows() {
     check(
         b"bdf",
         |store| store.insert(b'c', 4, 0),
@@ -85,7 +85,7 @@ fn a_get_beside_a_leaf_split_finds_what_was_published() {
 }
 
 #[test]
-fn a_cursor_beside_a_leaf_split_steps_over_every_key_once() {
+fn a_cursor_during_a_leaf_split_visits_every_key_once() {
     check(
         b"bdf",
         |store| store.insert(b'c', 4, 0),
@@ -102,7 +102,7 @@ fn a_cursor_beside_a_leaf_split_steps_over_every_key_once() {
 }
 
 #[test]
-fn a_backward_cursor_beside_a_leaf_split_steps_over_every_key_once() {
+fn a_backward_cursor_during_a_leaf_split_visits_every_key_once() {
     check(
         b"bdf",
         |store| store.insert(b'c', 4, 0),
@@ -119,7 +119,7 @@ fn a_backward_cursor_beside_a_leaf_split_steps_over_every_key_once() {
 }
 
 #[test]
-fn a_get_beside_a_split_of_the_root_and_a_leaf_finds_what_was_published() {
+fn a_get_during_a_split_of_root_and_leaf_finds_the_published_rows() {
     // Ascending keys leave full leaves of three: the root is full of leaves, and `d` goes into a
     // full one.
     check(
@@ -134,7 +134,7 @@ fn a_get_beside_a_split_of_the_root_and_a_leaf_finds_what_was_published() {
 }
 
 #[test]
-fn an_insert_beside_a_get_in_the_same_leaf_is_seen_once_published() {
+fn an_insert_during_a_get_in_the_same_leaf_is_seen_once_published() {
     check(
         b"df",
         |store| store.insert(b'b', 3, 0),

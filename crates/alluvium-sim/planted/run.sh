@@ -21,7 +21,7 @@ mistakes=(
     stale-read-point=a_reader_that_sleeps_before_it_registers_finds_its_row
     horizon-without-readers # what may be dropped is decided by the newest commit alone
     # a transaction pays for debt before it gives its row locks back
-    locks-while-paying=a_client_pays_for_debt_without_its_row_locks
+    locks-while-paying=a_delayed_commit_holds_no_row_locks
     early-unlock            # a transaction gives its row locks back before it commits
     unchecked-lock          # a row that somebody changed since the snapshot is locked all the same
     unchecked-reads         # a serializable commit does not look at what it has read

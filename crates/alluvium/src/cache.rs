@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_took_comes_back_slowly_or_when_the_waves_are_over() {
+    fn the_cache_regrows_slowly_or_at_once_when_idle() {
         let owner = owner(&[0; 200]);
         let cache = Cache::new(10 << 20);
         cache.take(Use::Memtables, 6 << 20);
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_more_makes_room_where_nobody_else_came_to_it() {
+    fn foreground_threads_evict_only_if_trimming_is_far_behind() {
         const MIB: usize = 1 << 20;
         let owner = owner(&[0; 20_000]);
         let cache = Cache::new(16 * MIB as u64);

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_behind_the_fields_are_no_record() {
+    fn bytes_after_the_fields_are_no_record() {
         let mut journal = Vec::new();
         Record::AllSynced { all: 1 }.encode(&mut journal);
         journal[0] += 1;

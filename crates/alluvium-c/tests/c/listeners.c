@@ -101,7 +101,7 @@ static void a_listener_may_close_the_database(void) {
     }
 }
 
-static void what_was_not_taken_is_not_freed(void) {
+static void the_context_is_not_freed_if_opening_fails(void) {
     notes notes = {0};
     alluvium_options options = listening(&notes);
     alluvium_database *database;
@@ -122,5 +122,5 @@ static void what_was_not_taken_is_not_freed(void) {
 void test_listeners(void) {
     events_are_told_until_the_close();
     a_listener_may_close_the_database();
-    what_was_not_taken_is_not_freed();
+    the_context_is_not_freed_if_opening_fails();
 }

@@ -1,7 +1,7 @@
 // NULL for any handle, place or struct gives an error or a defined result, never a crash.
 #include "check.h"
 
-static void nothing_is_freed_or_asked(void) {
+static void free_and_get_accept_null(void) {
     alluvium_error_free(NULL);
     alluvium_value_free(NULL);
     alluvium_list_free(NULL);
@@ -136,7 +136,7 @@ static void places_are_missing(void) {
 }
 
 void test_null(void) {
-    nothing_is_freed_or_asked();
+    free_and_get_accept_null();
     handles_are_missing();
     places_are_missing();
 }

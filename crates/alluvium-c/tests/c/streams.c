@@ -79,7 +79,7 @@ static void durable_streams_hold_back_what_a_power_loss_could_take(void) {
     alluvium_database_free(database);
 }
 
-static void what_is_lost_is_told(void) {
+static void lost_changes_are_reported(void) {
     alluvium_options options = {.struct_size = sizeof options, .memory_bytes = 8 << 20};
     alluvium_database *database = open_new("lost", &options);
     alluvium_keyspace *rows = keyspace_of(database, "rows");
@@ -114,7 +114,7 @@ static void what_is_lost_is_told(void) {
     alluvium_database_free(database);
 }
 
-static void what_makes_no_sense_is_refused(void) {
+static void invalid_arguments_are_refused(void) {
     alluvium_options unlogged = {.struct_size = sizeof unlogged, .durability = ALLUVIUM_DURABILITY_NONE};
     alluvium_database *database = open_new("unlogged", &unlogged);
     alluvium_changes *changes;
@@ -191,7 +191,7 @@ static void damaged_and_unreadable_segments_are_errors(void) {
     alluvium_database_free(database);
 }
 
-static void nothing_is_waited_for_after_a_failed_write(void) {
+static void a_wait_fails_after_a_failed_write(void) {
     alluvium_database *database = open_new("poisoned", NULL);
     alluvium_keyspace *rows = keyspace_of(database, "rows");
     alluvium_changes *changes = changes_from(database, next_commit(database));
@@ -298,10 +298,10 @@ static void streams_and_changes_may_be_null(void) {
 void test_streams(void) {
     a_stream_resumes_where_it_stopped();
     durable_streams_hold_back_what_a_power_loss_could_take();
-    what_is_lost_is_told();
-    what_makes_no_sense_is_refused();
+    lost_changes_are_reported();
+    invalid_arguments_are_refused();
     damaged_and_unreadable_segments_are_errors();
-    nothing_is_waited_for_after_a_failed_write();
+    a_wait_fails_after_a_failed_write();
     other_threads_wait_and_read();
     streams_and_changes_may_be_null();
 }

@@ -6,7 +6,7 @@ fn moves<T: Send>() {}
 fn is_shared<T: Send + Sync>() {}
 
 #[test]
-fn handles_move_between_threads_and_those_that_say_so_are_shared() {
+fn handles_are_send_and_shared_ones_sync() {
     is_shared::<alluvium_database>();
     is_shared::<alluvium_keyspace>();
     is_shared::<alluvium_snapshot>();

@@ -32,7 +32,7 @@ fn descending_inserts_are_complete() {
 }
 
 #[test]
-fn keys_that_differ_only_behind_a_long_prefix_are_told_apart() {
+fn keys_that_differ_only_after_a_long_prefix_are_distinct() {
     let mut random = Random(7);
     let order: Vec<u64> = (0..KEYS).map(|_| random.below(KEYS)).collect();
     keys_inserted_in_order(order.into_iter(), |number| {

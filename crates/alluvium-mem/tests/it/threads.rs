@@ -112,7 +112,7 @@ fn scan(shared: &Shared, random: &mut Random, read_point: u64) {
 }
 
 #[test]
-fn readers_beside_the_writer_see_exactly_what_was_published() {
+fn concurrent_readers_see_exactly_the_published_rows() {
     let shared = Shared {
         memtable: Arc::new(Memtable::new(&MemtableOptions {
             expected_bytes: 1 << 20,

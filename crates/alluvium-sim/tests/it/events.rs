@@ -67,7 +67,7 @@ fn database(vfs: Arc<dyn Vfs>, listener: &Arc<Listener>) -> (Database, Keyspace)
 }
 
 #[test]
-fn merges_and_delays_end_as_often_as_they_begin() {
+fn every_compaction_and_delay_that_begins_ends() {
     for seed in 0..60 {
         let report = run(setup(seed), Box::new(|_, _| ()), move || {
             let listener = Arc::new(Listener::default());

@@ -75,7 +75,7 @@ fn a_reader_that_sleeps_before_it_registers_finds_its_row() {
 
 /// A commit that is delayed by a compaction backlog releases its row locks before it waits.
 #[test]
-fn a_client_pays_for_debt_without_its_row_locks() {
+fn a_delayed_commit_holds_no_row_locks() {
     let (mut slowed, seeds) = (0, 40);
     for seed in 0..seeds {
         let waited = Arc::new(Mutex::new(None));

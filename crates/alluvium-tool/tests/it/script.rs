@@ -78,7 +78,7 @@ fn run_script(name: &str, writes: bool) {
 }
 
 #[test]
-fn what_only_looks_prints_what_it_should_and_writes_nothing() {
+fn read_only_commands_print_their_answers_and_write_nothing() {
     run_script("look.test", false);
 }
 

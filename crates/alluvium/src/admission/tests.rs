@@ -59,7 +59,7 @@ fn clients_slow_below_the_drain_rate_beyond_debt_one() {
 }
 
 #[test]
-fn nobody_waits_without_debt() {
+fn no_commit_waits_without_debt() {
     let admission = Admission::new();
     let now = Instant::now();
     for debt in [0.0, -0.5, f64::NAN] {
@@ -131,7 +131,7 @@ fn an_idle_time_saves_up_ten_milliseconds_and_no_more() {
 }
 
 #[test]
-fn a_debt_paid_off_voids_what_commits_still_owed() {
+fn a_drained_backlog_clears_the_negative_balance() {
     let admission = Admission::new();
     admission.set_debt(1.0, DRAIN);
     let now = Instant::now();
@@ -142,7 +142,7 @@ fn a_debt_paid_off_voids_what_commits_still_owed() {
 }
 
 #[test]
-fn an_unmeasured_drain_rate_stops_nobody() {
+fn an_unmeasured_drain_rate_stops_no_writer() {
     let admission = Admission::new();
     for drain in [0.0, -1.0, f64::NAN] {
         admission.set_debt(1.0, drain);

@@ -316,7 +316,7 @@ mod tests {
     use crate::{KeyspaceOptions, WriteBatch};
 
     #[test]
-    fn an_operation_that_came_behind_the_drop_of_its_keyspace_is_left_out() {
+    fn an_operation_after_the_drop_of_its_keyspace_is_left_out() {
         let vfs = Arc::new(MemVfs::new());
         let db = Database::open_on(vfs, Path::new("db"), Options::default()).unwrap();
         let keyspace = |name| db.keyspace(name, KeyspaceOptions::default()).unwrap();

@@ -69,7 +69,7 @@ mod tests {
     use crate::fuzz::fuzz_decoder;
 
     #[test]
-    fn what_repeats_is_packed_and_comes_back() {
+    fn repetitive_commits_are_packed_and_round_trip() {
         for length in [64usize, 200, 5_000, 70_000] {
             let raw: Vec<u8> = (0..length).map(|i| (i % 37) as u8).collect();
             let packed = pack(&raw).expect("it repeats");
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gains_little_stays_as_it_is() {
+    fn incompressible_commits_stay_unpacked() {
         assert_eq!(pack(&[7; RAW_BYTES_MIN - 1]), None);
         assert_eq!(pack(&vec![7; RAW_BYTES_MAX + 1]), None);
         let mut state = 1u64;

@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     #[cfg(not(any(loom, feature = "simulation")))]
-    fn behind_a_failure_no_prepare_is_carried_over() {
+    fn no_prepare_is_carried_over_after_a_failure() {
         use crate::{Database, Isolation, KeyspaceOptions, Options, vfs::MemVfs};
         let vfs = Arc::new(MemVfs::new());
         let db = Database::open_on(vfs, std::path::Path::new("db"), Options::default()).unwrap();

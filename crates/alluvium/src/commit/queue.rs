@@ -302,7 +302,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
-    fn who_comes_before_the_offered_one_leads_what_is_queued_and_the_offer_is_made_again() {
+    fn a_new_writer_takes_over_an_offered_lead() {
         let request = |bytes| {
             let payload = vec![0; bytes];
             Arc::new(Request::new(payload, None, Durability::Buffered))

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn merges_above_the_last_level_follow_the_rules() {
+    fn compactions_above_the_last_level_follow_the_rules() {
         for (input, registered, expected) in [
             ("p9 p7 p3", &[][..], "p9"),
             ("p9 p7 p3", &[7][..], "p9 p7"),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn merges_into_the_last_level_drop_tombstones_and_seqnos_at_or_below_the_horizon() {
+    fn compactions_into_the_last_level_drop_tombstones_and_seqnos_at_or_below_the_horizon() {
         for (input, registered, expected) in [
             ("p9 p7", &[][..], "p0"),
             ("d9 p7", &[][..], ""),
@@ -225,7 +225,7 @@ mod tests {
     /// read points, and all ways to merge adjacent sources down to one. Every registered point
     /// keeps seeing the same value, and deleted rows never return.
     #[test]
-    fn no_merge_order_of_any_short_history_changes_what_a_read_point_sees() {
+    fn no_compaction_order_of_any_short_history_changes_the_view_of_a_read_point() {
         for length in 1..=5u32 {
             for code in 0..3u32.pow(length) {
                 let mut history = Vec::new();

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_is_used_while_somebody_writes_or_seeks() {
+    fn commits_and_seeks_count_as_use() {
         let (db, k) = unwatched();
         let shared = db.shared();
         let used = || is_used(shared, shared.read_points.visible(), seeks(shared));
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_begins_with_a_down_payment_where_memtables_last() {
+    fn a_compaction_starts_early_while_writes_are_slow() {
         let (db, k) = unwatched();
         for value in [b"one", b"two"] {
             k.put(b"key", value).expect("put");
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_behind_a_long_pause_is_soon_full() {
+    fn a_burst_after_a_long_pause_is_soon_full() {
         let start = Instant::now();
         // Too few seeks in an hour; then 2 MiB/s are written, with many seeks.
         let quiet = [

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn needless_seeks_are_counted_until_tables_come_or_are_merged() {
+    fn needless_seeks_are_counted_until_tables_change() {
         let db = Database::open_on(Arc::new(MemVfs::new()), "db", Options::default());
         let db = db.expect("open");
         let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");

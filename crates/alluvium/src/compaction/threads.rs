@@ -301,7 +301,7 @@ mod tests {
     use crate::vfs::MemVfs;
 
     #[test]
-    fn looking_for_room_seals_nothing_behind_what_cannot_be_flushed() {
+    fn no_memtable_is_sealed_while_sealed_ones_cannot_be_flushed() {
         let db = Database::open_on(Arc::new(MemVfs::new()), Path::new("db"), Options::default());
         let db = db.expect("open");
         let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");

@@ -116,7 +116,7 @@ mod tests {
     use crate::vfs::MemVfs;
 
     #[test]
-    fn a_merge_that_found_no_space_is_tried_again_although_nothing_happens() {
+    fn a_compaction_that_found_no_space_is_retried_without_an_event() {
         let options = Options {
             idle_after: None,
             ..Options::default()
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn two_who_wait_for_a_compaction_that_is_put_off_do_not_wake_each_other_without_end() {
+    fn two_callers_that_wait_for_a_postponed_compaction_do_not_wake_each_other_in_a_loop() {
         let options = Options {
             idle_after: None,
             ..Options::default()
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn space_that_was_found_is_an_event_where_a_merge_waits_for_it() {
+    fn found_space_is_an_event_for_a_postponed_compaction() {
         let jobs = crate::compaction::jobs::Jobs::default();
         jobs.found_space();
         assert_eq!(jobs.state.lock().events, 0);

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reader_needs_stays_within_its_own_limit() {
+    fn segments_for_open_readers_have_their_own_limit() {
         assert_eq!(kept(Some(4), 0, 400), [4, 6, 7]);
         assert_eq!(kept(Some(0), 0, 400), [3, 4, 6, 7]);
         assert_eq!(kept(Some(0), 0, 250), [6, 7]);

@@ -257,7 +257,7 @@ fn fuzz_files(name: &str, ending: &str, forge: impl Fn(&[u8], &mut Rng) -> Vec<u
 }
 
 #[test]
-fn behind_the_last_number_of_a_keyspace_none_is_created() {
+fn no_keyspace_is_created_after_the_last_id() {
     let vfs = sample().expect("nothing is wrong yet");
     let [path] = &files(&vfs, ".manifest")[..] else {
         panic!("one manifest is in force");
@@ -312,25 +312,25 @@ fn records_with_impossible_numbers_or_rows_are_damage() {
 }
 
 #[test]
-fn fuzz_records_behind_valid_checksums() {
+fn fuzz_records_with_valid_checksums() {
     fuzz_files("logs with a wrong record", ".wal", |bytes, rng| {
         forge_frame(bytes, 80, rng)
     });
 }
 
 #[test]
-fn fuzz_edits_behind_valid_checksums() {
+fn fuzz_edits_with_valid_checksums() {
     fuzz_files("manifests with a wrong edit", ".manifest", |bytes, rng| {
         forge_frame(bytes, 48, rng)
     });
 }
 
 #[test]
-fn fuzz_tables_behind_valid_checksums() {
+fn fuzz_tables_with_valid_checksums() {
     fuzz_files("tables with a wrong section", ".sst", forge_section);
 }
 
 #[test]
-fn fuzz_value_files_behind_valid_checksums() {
+fn fuzz_value_files_with_valid_checksums() {
     fuzz_files("value files with a wrong section", ".val", forge_section);
 }

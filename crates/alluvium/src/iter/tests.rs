@@ -224,7 +224,7 @@ fn a_row_put_into_a_dead_interval_is_found() {
 }
 
 #[test]
-fn a_walk_that_ends_early_leaves_nothing_behind() {
+fn an_abandoned_walk_records_no_interval() {
     let tree = tree(vec![group("", &[], &[])]);
     write(&tree, 1, ValueKind::Put, 0..100);
     write(&tree, 2, ValueKind::Delete, 0..90);

@@ -121,7 +121,7 @@ fn clipping_keeps_what_lies_inside() {
 }
 
 #[test]
-fn fragments_keep_what_read_points_tell_apart_and_join_the_rest() {
+fn fragments_keep_only_seqnos_that_read_points_distinguish() {
     let all = plain("b-f@1 c-d@2 b-f@5");
     let thinned = |points: &[SeqNo]| shown(&fragments(&all, points));
     assert_eq!(thinned(&[9]), "b-f@5");

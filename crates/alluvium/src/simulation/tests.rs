@@ -70,7 +70,7 @@ fn one_seed_is_one_history_and_other_seeds_are_others() {
 }
 
 #[test]
-fn a_deadlock_lists_who_waits() {
+fn a_deadlock_lists_the_waiting_threads() {
     let mut found = None;
     for seed in 0..50 {
         let report = run(setup(seed), no_observer(), || {

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn of_those_that_fit_the_smallest_is_taken() {
+    fn the_smallest_fitting_buffer_is_reused() {
         let mut idle = Idle {
             buffers: Vec::new(),
             bytes: 0,
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_and_what_is_too_large_is_not_kept() {
+    fn the_oldest_buffers_are_evicted_and_oversize_ones_are_not_kept() {
         let mut idle = Idle {
             buffers: Vec::new(),
             bytes: 0,

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_lacks_a_descriptor_waits_for_those_that_another_one_frees() {
+    fn a_thread_without_a_descriptor_waits_for_the_ones_that_another_thread_frees() {
         const EMFILE: i32 = 24;
         let vfs: Arc<dyn Vfs> = Arc::new(MemVfs::new());
         let files = OpenFiles::new(Arc::clone(&vfs), LIMIT_MIN);

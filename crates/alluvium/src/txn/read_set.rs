@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_hold_what_was_added_and_nothing_else() {
+    fn ranges_hold_exactly_the_added_keys() {
         for seed in 0..300 {
             let mut state = seed;
             let (mut ranges, mut model) = (KeyRanges::default(), BTreeSet::new());

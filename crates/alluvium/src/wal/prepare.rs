@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_nobody_needs_any_more_are_given_up() {
+    fn surplus_prepared_files_are_removed() {
         let (vfs, dir): (Arc<dyn Vfs>, _) = (Arc::new(MemVfs::new()), Path::new("/log"));
         vfs.create_dir_all(dir).expect("a directory");
         let (mut stock, began) = (Stock::default(), Instant::now());

@@ -119,7 +119,7 @@ fn appends_in_two_places_go_to_the_last_level_and_what_meets_older_rows_above_it
 }
 
 #[test]
-fn what_only_a_snapshot_keeps_is_not_put_where_no_merge_would_look_for_it() {
+fn rows_kept_for_a_snapshot_stay_above_the_last_level() {
     let (_vfs, db, k) = database(options());
     let before: Vec<Row> = (0..3_000).map(|n| (key(n), vec![7; 1_000])).collect();
     for (key, value) in &before {
@@ -158,7 +158,7 @@ fn a_snapshot_that_needs_no_older_versions_is_no_reason_to_write_appends_twice()
 }
 
 #[test]
-fn where_a_merge_is_on_appends_go_above_the_last_level() {
+fn appends_go_above_the_last_level_during_a_compaction() {
     // Flushes write tables 1 and 2, the compaction writes table 3.
     let (vfs, there, go) = stopping_at_table(3);
     let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());

@@ -40,7 +40,7 @@ fn soon_idle() -> Options {
 }
 
 #[test]
-fn a_database_that_nobody_writes_to_tidies_itself_and_then_leaves_itself_alone() {
+fn an_idle_database_compacts_itself_once() {
     let (_vfs, db, k) = database(soon_idle());
     for value in [[1; 50], [2; 50]] {
         put_all(&db, &k, 500, &value);
@@ -78,7 +78,7 @@ fn a_database_that_is_not_to_tidy_itself_does_not() {
 }
 
 #[test]
-fn what_is_scanned_often_is_merged_although_somebody_writes() {
+fn read_triggered_compaction_runs_during_writes() {
     let options = Options {
         // So long that the database is never idle here.
         idle_after: Some(Duration::from_secs(3600)),
@@ -107,7 +107,7 @@ fn what_is_scanned_often_is_merged_although_somebody_writes() {
 }
 
 #[test]
-fn sealed_memtables_that_scans_meet_are_flushed_although_somebody_writes() {
+fn sealed_memtables_that_scans_meet_are_flushed_during_writes() {
     let options = Options {
         memtable_bytes: Some(200_000),
         // Too long to become idle here: there are commits all the time.
@@ -145,7 +145,7 @@ fn memtables_that_are_seldom_written_to_are_sealed_when_scans_meet_them() {
 }
 
 #[test]
-fn tombstones_kept_for_a_snapshot_go_when_nobody_writes_after_it_is_closed() {
+fn tombstones_kept_for_a_snapshot_are_dropped_in_idle_time_after_it_is_closed() {
     let (_vfs, db, k) = database(soon_idle());
     put_all(&db, &k, 500, &[1; 50]);
     wait_until(|| is_tidy(&db, 500));
@@ -167,8 +167,7 @@ fn tombstones_kept_for_a_snapshot_go_when_nobody_writes_after_it_is_closed() {
 }
 
 #[test]
-fn replaced_tables_are_removed_by_a_thread_of_their_own_and_are_gone_when_who_waits_for_a_merge_goes_on()
- {
+fn a_remover_thread_deletes_replaced_tables_before_compact_range_returns() {
     let removers: Arc<Mutex<Vec<Option<String>>>> = Arc::default();
     let noted = Arc::clone(&removers);
     let vfs = HookVfs::new(move |call, path| {
@@ -214,7 +213,7 @@ fn merging() -> Options {
 }
 
 #[test]
-fn closing_ends_a_merge_that_is_on_and_leaves_no_files_of_it() {
+fn closing_ends_a_running_compaction_and_leaves_no_files_of_it() {
     let (vfs, there, go) = stopping_at_table(2);
     let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let db = Database::open_on(shared, dir(), merging()).expect("open");
@@ -261,7 +260,7 @@ impl EventListener for Merges {
 }
 
 #[test]
-fn a_writer_ends_a_merge_that_only_tidies() {
+fn a_writer_ends_an_idle_compaction() {
     let (vfs, there, go) = stopping_at_table(2);
     let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
     let merges = Arc::new(Merges::default());

@@ -250,7 +250,7 @@ fn old_segments_stay_within_the_limit_and_across_reopening() {
 }
 
 #[test]
-fn an_open_stream_keeps_what_it_has_not_read_up_to_the_memory_number() {
+fn an_open_stream_keeps_unread_segments_up_to_the_memory_budget() {
     let (_vfs, db, k) = database(tiny());
     let mut changes = db.changes(1).expect("a stream");
     for n in 0..4 {
@@ -439,7 +439,7 @@ fn a_session_without_a_log_is_a_gap_that_is_told() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_closing_ends_a_wait() {
+fn invalid_arguments_are_refused_and_closing_ends_a_wait() {
     let (vfs, db, k) = database(tiny());
     assert_error!(
         db.changes(db.visible_seqno() + 2),

@@ -225,7 +225,7 @@ fn remove_all(vfs: &dyn Vfs, dir: &Path) {
 }
 
 #[test]
-fn a_checkpoint_that_fails_leaves_nothing_behind_and_the_database_unharmed() {
+fn a_failed_checkpoint_leaves_no_files_and_the_database_unharmed() {
     fail_every_call(FaultEffect::Error, &[]);
     let fill = [
         IoCall::Create,
@@ -238,7 +238,7 @@ fn a_checkpoint_that_fails_leaves_nothing_behind_and_the_database_unharmed() {
 }
 
 #[test]
-fn a_full_device_leaves_no_copies_behind() {
+fn a_full_device_leaves_no_partial_copies() {
     let (vfs, faults, db) = settled();
     faults.arm(Fault {
         calls: vec![IoCall::Link],
@@ -428,7 +428,7 @@ fn an_ingest_during_a_checkpoint_waits_for_it() {
 }
 
 #[test]
-fn a_keyspace_created_behind_the_point_is_left_out() {
+fn a_keyspace_created_after_the_point_is_left_out() {
     let handle: Arc<OnceLock<Database>> = Arc::default();
     let own = Arc::clone(&handle);
     let done = AtomicBool::new(false);

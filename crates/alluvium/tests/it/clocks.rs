@@ -87,7 +87,7 @@ fn entries(db: &Database) -> u64 {
 }
 
 #[test]
-fn a_deleted_row_stays_deleted_where_the_clock_steps_back_behind_an_older_expired_one() {
+fn a_deleted_row_stays_deleted_after_the_clock_steps_back_before_the_expiry_of_an_older_version() {
     let (machine, vfs) = (Machine::default(), MemVfs::new());
     let (db, k) = machine.open(&vfs);
     for key in [b"a", b"b"] {

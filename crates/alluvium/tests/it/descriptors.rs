@@ -53,7 +53,7 @@ fn check(keyspaces: &[Keyspace], value: u8) {
 }
 
 #[test]
-fn more_tables_than_descriptors_are_written_read_merged_and_opened() {
+fn more_tables_than_descriptors_are_written_read_compacted_and_opened() {
     let vfs = unhooked();
     // Descriptors for tables and value files, for the log and the manifest, and for files being
     // written.

@@ -88,7 +88,7 @@ fn put_rows(db: &Database, k: &Keyspace, rows: u32, rng: &mut Rng) {
 }
 
 #[test]
-fn flushes_merges_and_tables_are_told_in_order() {
+fn flushes_compactions_and_tables_are_reported_in_order() {
     let vfs = HookVfs::new(|_, _| Ok(()));
     let (listener, db, k) = database(&vfs, tiny());
     put_rows(&db, &k, 200, &mut Rng::new(1));
@@ -114,7 +114,7 @@ fn flushes_merges_and_tables_are_told_in_order() {
 }
 
 #[test]
-fn a_listener_that_panics_or_closes_the_database_harms_nobody() {
+fn a_listener_that_panics_or_closes_the_database_does_no_harm() {
     let vfs = HookVfs::new(|_, _| Ok(()));
     let (listener, db, k) = database(&vfs, tiny());
     listener.panics.store(true, Ordering::SeqCst);

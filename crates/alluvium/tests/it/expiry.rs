@@ -110,7 +110,7 @@ fn what_a_snapshot_sees_does_not_expire_while_it_is_open() {
 }
 
 #[test]
-fn expired_rows_return_their_space_although_nobody_writes() {
+fn expired_rows_return_their_space_without_writes() {
     let (time, _vfs, db, k) = expiring(Expiry::After(Duration::from_millis(500)), EAGER);
     for n in 0..100 {
         k.put(format!("key{n:03}").as_bytes(), &[7; 100])
@@ -124,7 +124,7 @@ fn expired_rows_return_their_space_although_nobody_writes() {
 }
 
 #[test]
-fn expired_versions_that_a_snapshot_keeps_are_not_merged_again_and_again() {
+fn expired_versions_that_a_snapshot_keeps_are_not_compacted_repeatedly() {
     let (time, _vfs, db, k) = expiring(Expiry::PerRow, LARGE);
     for n in 0..50 {
         let key = format!("key{n:03}");
@@ -226,7 +226,7 @@ impl CompactionFilter for ByFirstByte {
 }
 
 #[test]
-fn a_compaction_filter_removes_and_replaces_rows_when_they_are_merged() {
+fn a_compaction_filter_removes_and_replaces_rows() {
     for expiry in [Expiry::Never, Expiry::After(Duration::from_secs(60))] {
         let (_time, _vfs, db, k) = expiring(expiry, EAGER);
         k.put(b"hidden", b"old").expect("put");

@@ -270,7 +270,7 @@ fn a_crowded_device_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn the_reserve_is_given_up_and_taken_back() {
+fn the_ballast_file_is_released_and_restored() {
     let (vfs, db, k, _) = full(Durability::Buffered);
     let ballast = || {
         let file = vfs.open_read(&dir().join("ballast")).expect("ballast");
@@ -360,7 +360,7 @@ fn upper_tables(db: &Database) -> u64 {
 }
 
 #[test]
-fn a_merge_that_only_scans_want_is_not_begun_where_it_could_fill_the_device() {
+fn a_read_triggered_compaction_that_could_fill_the_device_is_not_started() {
     let merges = Arc::new(Merges::default());
     let (vfs, db, k) = one_table_above(&merges);
     let small = keyspace(&db, "small");
@@ -383,7 +383,7 @@ fn a_merge_that_only_scans_want_is_not_begun_where_it_could_fill_the_device() {
 }
 
 #[test]
-fn nor_is_a_merge_that_only_tidies() {
+fn an_idle_compaction_that_could_fill_the_device_is_not_started() {
     let merges = Arc::new(Merges::default());
     let (vfs, db, _) = one_table_above(&merges);
     db.close().expect("close");

@@ -150,7 +150,7 @@ fn rows_above_tombstones_are_not_put_below_them() {
 }
 
 #[test]
-fn an_older_snapshot_does_not_see_an_ingest_also_through_merges() {
+fn an_older_snapshot_does_not_see_an_ingest_also_after_compactions() {
     for existing in [false, true] {
         let (_vfs, db, k) = database(tiny());
         if existing {
@@ -415,7 +415,7 @@ fn rows_in_a_deleted_range_beyond_the_last_row_are_not_put_below_it() {
 }
 
 #[test]
-fn a_merge_whose_group_was_split_by_an_ingest_is_given_up() {
+fn a_compaction_whose_group_was_split_by_an_ingest_is_abandoned() {
     let (began, begun) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel::<()>();
     let may_go_on = Mutex::new(may_go_on);

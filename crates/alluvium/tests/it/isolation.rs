@@ -83,7 +83,7 @@ fn check(history: fn(&Database, &Keyspace, Level) -> Result<bool>, expected: [Ou
 }
 
 #[test]
-fn nobody_reads_what_is_not_committed() {
+fn uncommitted_writes_are_never_read() {
     check(
         |db, k, level| {
             let (one, two) = (begin(db, level), begin(db, level));

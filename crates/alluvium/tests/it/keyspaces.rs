@@ -397,7 +397,7 @@ fn no_row_is_lost_when_the_prefix_filter_changes_under_memtables_tables_and_curs
 }
 
 #[test]
-fn the_memory_number_changes_while_the_database_is_open() {
+fn the_memory_budget_changes_while_the_database_is_open() {
     let options = Options {
         memory_bytes: 64 << 20,
         memtable_bytes: None,

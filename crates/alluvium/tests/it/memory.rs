@@ -111,7 +111,7 @@ fn memory(db: &Database) -> MemoryUse {
 }
 
 #[test]
-fn all_that_is_charged_stays_within_the_memory_number() {
+fn charged_memory_stays_within_the_memory_budget() {
     let options = Options {
         memory_bytes: 16 * MIB,
         memtable_bytes: None,
@@ -231,7 +231,7 @@ fn open_transactions_together_are_bounded_and_small_ones_go_on() {
 }
 
 #[test]
-fn a_bulk_load_takes_at_most_half_of_the_number_and_from_the_cache() {
+fn a_bulk_load_takes_at_most_half_of_the_memory_budget_and_takes_it_from_the_cache() {
     let (db, k) = with_full_cache();
     let mut load = db
         .bulk_load(BulkLoadOptions {
@@ -268,7 +268,7 @@ const CHILD_MEMORY_BYTES: usize = 32 * MIB;
 /// Runs in a child process, because other tests have databases in this process's memory.
 #[test]
 #[cfg(target_os = "linux")]
-fn anonymous_memory_stays_near_the_memory_number() {
+fn anonymous_memory_stays_near_the_memory_budget() {
     let child = Command::new(std::env::current_exe().expect("own path"))
         .args(["--exact", "memory::saturated_child", "--ignored"])
         .output()

@@ -95,7 +95,7 @@ fn a_filter_that_rules_a_table_out_does_not_rule_out_its_range_deletes() {
 }
 
 #[test]
-fn tables_inside_a_deleted_range_go_at_its_flush_without_a_merge() {
+fn tables_inside_a_deleted_range_are_removed_at_its_flush_without_a_compaction() {
     let eager = Options {
         upper_fraction: 0.02,
         ..tiny()

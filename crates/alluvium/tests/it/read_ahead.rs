@@ -113,7 +113,7 @@ fn a_scan_is_read_ahead_in_both_directions_and_its_values_forward() {
 }
 
 #[test]
-fn a_merge_is_read_ahead() {
+fn the_inputs_of_a_compaction_are_read_ahead() {
     let (_vfs, k, _db, hints) = cold();
     for n in (0..ROWS).step_by(50) {
         k.put(&n.to_be_bytes(), b"newer").expect("put");

@@ -36,7 +36,7 @@ fn stored(vfs: &MemVfs) -> Vec<String> {
 }
 
 #[test]
-fn a_cursor_at_rest_keeps_no_file_that_merges_have_replaced() {
+fn a_cursor_at_rest_keeps_no_file_that_compactions_replaced() {
     let (vfs, db, k) = database(tiny());
     fill(&k, 0..300, 1);
     db.settle().expect("settle");
@@ -81,7 +81,7 @@ fn a_cursor_at_rest_keeps_no_file_that_merges_have_replaced() {
 }
 
 #[test]
-fn a_cursor_that_nobody_calls_is_asked_once_for_each_state_that_it_held() {
+fn an_idle_cursor_releases_each_state_once() {
     let (_vfs, db, k) = database(Options {
         idle_after: None,
         ..tiny()
@@ -268,7 +268,7 @@ fn a_transactions_cursor_keeps_its_own_writes_over_a_rest() {
 }
 
 #[test]
-fn cursors_on_their_way_meet_every_state_while_writers_and_merges_go_on() {
+fn moving_cursors_meet_every_state_during_writes_and_compactions() {
     let (vfs, db, k) = database(tiny());
     fill(&k, 0..400, 1);
     let expected = all(&k);

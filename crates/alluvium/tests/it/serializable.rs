@@ -543,7 +543,7 @@ fn leave_or_come(db: &Database, k: &Keyspace, rng: &mut Rng) -> Result<()> {
 }
 
 #[test]
-fn an_invariant_over_a_range_holds_whatever_runs_beside_it() {
+fn an_invariant_over_a_range_holds_under_any_concurrent_work() {
     Seeded::run("an_invariant_over_a_range", 3, |rng| {
         let (_vfs, db, k) = database(tiny());
         k.put(&[0], b"on call").expect("put");

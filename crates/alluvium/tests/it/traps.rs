@@ -80,7 +80,7 @@ fn dropping_a_keyspace_does_not_overtake_the_copy_of_its_rows() {
 }
 
 #[test]
-fn a_synced_commit_behind_a_roll_of_the_log_keeps_the_unsynced_end_of_the_segment_before() {
+fn a_synced_commit_after_a_roll_of_the_log_keeps_the_unsynced_end_of_the_segment_before() {
     let (vfs, db, k) = database(unsynced());
     let segment = files(&vfs, ".wal").pop().expect("a segment");
     let segment = vfs.open_read(&dir().join(segment)).expect("open");

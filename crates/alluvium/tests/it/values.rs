@@ -102,7 +102,7 @@ fn large_values_read_the_same_from_memory_files_and_after_reopening() {
 }
 
 #[test]
-fn merges_move_pointers_and_leave_the_values_where_they_are() {
+fn compactions_move_pointers_and_leave_the_values_in_place() {
     let (vfs, db, k) = database();
     put(&db, &k, 0..100, 1);
     db.flush().expect("flush");
@@ -146,7 +146,7 @@ fn garbage_is_collected_and_files_without_a_pointer_are_removed() {
 }
 
 #[test]
-fn garbage_is_collected_in_groups_that_nobody_writes_to() {
+fn garbage_is_collected_in_groups_without_writes() {
     let (vfs, db, k) = database();
     put(&db, &k, 0..100, 1);
     db.settle().expect("settle");

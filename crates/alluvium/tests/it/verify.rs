@@ -263,7 +263,7 @@ fn an_insert_over_a_live_row_is_reported_and_a_legal_one_is_not() {
 }
 
 #[test]
-fn where_rows_expire_an_insert_is_a_put_and_never_wrong() {
+fn an_insert_with_expiring_rows_is_a_put_and_never_wrong() {
     let now = Arc::new(AtomicU64::new(1_000));
     let own = Arc::clone(&now);
     let options = Options {

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_be_are_refused_in_words() {
+    fn invalid_settings_are_rejected_with_a_reason() {
         let refusal = |pairs: &[(&str, &str)]| config(pairs).unwrap_err().to_string();
         assert!(refusal(&[("repeats", "0")]).contains("from 1 to 1000"));
         assert!(refusal(&[("rows", "0")]).contains("from 1 to"));

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_is_present_and_of_every_row_where_all_are_alike() {
+    fn draws_select_only_present_rows() {
         let population = population();
         (0..ROWS)
             .filter(|n| n % 3 != 0)

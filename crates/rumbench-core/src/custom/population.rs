@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_row_moves_behind_all_that_are_gone() {
+    fn the_low_bound_skips_deleted_rows() {
         let population = of(10);
         for number in [2, 1, 3, 0, 5] {
             assert!(population.claim(number));

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_nobody_updates_have_version_0_and_rows_that_are_not_followed_any() {
+    fn columns_never_updated_have_version_0_and_untracked_rows_any() {
         let (versions, mut random) = (versions(10_000_000), Random::new(1));
         assert_eq!(versions.every(), 5);
         assert_eq!(versions.newest(7, 1), 0);

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_step_has_its_name_and_any_rate_can_be_asked_for() {
+    fn step_names_round_trip_and_accept_any_rate() {
         for (name, _) in STEPS {
             assert_eq!(Step::named(name).unwrap().to_string(), *name);
         }

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_be_are_refused_in_words() {
+    fn invalid_settings_are_rejected_with_a_reason() {
         assert!(refusal(&[("rows", "0")]).contains("from 1 to"));
         assert!(refusal(&[("value_max", "524289")]).contains("from 1 to 524288"));
         assert!(refusal(&[("value_min", "2000")]).contains("must not be above value_max=1000"));

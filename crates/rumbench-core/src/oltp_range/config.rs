@@ -178,7 +178,7 @@ mod unit {
     }
 
     #[test]
-    fn settings_that_cannot_be_are_refused_in_words() {
+    fn invalid_settings_are_rejected_with_a_reason() {
         assert!(refusal(&[("rows", "1")]).contains("from 2 to"));
         assert!(refusal(&[("steps", "scan")]).contains("begin with load"));
         assert!(refusal(&[("steps", "load,scan,load")]).contains("hold it once"));

@@ -95,7 +95,7 @@ mod unit {
     }
 
     #[test]
-    fn rows_that_must_be_there_are_the_first_to_be_there() {
+    fn changes_are_assigned_to_required_rows_first() {
         assert_eq!(answers(3, &[true, true, true]).unwrap(), [true; 3]);
         assert_eq!(
             answers(2, &[true, false, true]).unwrap(),

@@ -267,7 +267,7 @@ mod unit {
     }
 
     #[test]
-    fn rows_have_the_form_of_the_reference_and_are_known_again() {
+    fn rows_have_the_form_of_the_reference_and_pass_the_check() {
         let rows = Rows::new(&Config::default());
         let mut sum = 0;
         for id in 1..=1000 {

@@ -160,7 +160,7 @@ mod unit {
     use super::*;
 
     #[test]
-    fn rows_are_known_by_what_clients_did() {
+    fn table_state_tracks_inserts_and_deletes() {
         let pairs = [("rows", "100"), ("clients", "3")];
         let table = TableState::new(&Config::from_pairs(pairs).unwrap());
         assert_eq!((table.count_all(), table.count(95, 110)), (100, 6));

@@ -292,7 +292,7 @@ mod unit {
     }
 
     #[test]
-    fn steps_that_cannot_be_are_refused_in_words() {
+    fn invalid_steps_are_rejected_with_a_reason() {
         let refusal = |name| Step::named(name).unwrap_err();
         assert!(refusal("read-onyl").contains("did you mean `read-only`?"));
         assert!(refusal("scan:5").contains("scan has no range"));

@@ -214,7 +214,7 @@ fn every_operation_runs_and_every_answer_is_right() {
 }
 
 #[test]
-fn clients_beside_each_other_see_nothing_that_is_wrong() {
+fn concurrent_clients_see_only_correct_rows() {
     let engine = ModelEngine::new(11);
     let mut workload = trial(&[("requests", "20000"), ("clients", "8")]);
     run(&mut workload, &engine, perform_in_threads).unwrap();

@@ -72,7 +72,7 @@ fn the_file_without_a_mistake_is_read() {
 }
 
 #[test]
-fn what_is_no_toml_is_refused_with_its_line() {
+fn invalid_toml_is_refused_with_its_line() {
     assert_refused("rows = 100", "rows = ", 5, "not TOML");
     assert_refused("rows = 10\n", "rows = 10\nrows = 11\n", 21, "not TOML");
 }
@@ -123,7 +123,7 @@ fn unknown_keys_and_names_are_answered_with_the_nearest_or_with_all() {
 }
 
 #[test]
-fn a_table_that_nobody_defines_is_named_with_those_that_are() {
+fn an_undefined_table_is_refused_with_the_defined_ones() {
     let from = "table = \"accounts\"\npercent";
     assert_refused(
         from,

@@ -79,7 +79,7 @@ fn rows_have_the_lengths_and_the_random_share_of_the_reference() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_refused_in_words() {
+fn invalid_settings_are_rejected_with_a_reason() {
     let refusal = |pairs: &[(&str, &str)]| {
         let refused = Config::from_pairs(pairs.iter().copied());
         refused.unwrap_err().to_string()
@@ -174,7 +174,7 @@ fn the_form_of_2016_inserts_into_a_table_that_has_its_indexes() {
 }
 
 #[test]
-fn inserts_beside_queries_come_evenly_or_at_the_start_of_a_second() {
+fn background_inserts_come_evenly_or_at_the_start_of_a_second() {
     for (spread, expected) in [("even", false), ("burst", true)] {
         let engine = ModelEngine::new(0);
         let mut workload = trial(&[("steps", "l.i0,qp100"), ("background", spread)]);

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_younger_one_gets_a_conflict_until_the_row_is_free() {
+    fn a_younger_transaction_gets_a_conflict_until_the_row_is_unlocked() {
         let locks = LockTable::new();
         assert!(locks.lock(b"a", 1).unwrap());
         assert!(!locks.lock(b"a", 1).unwrap(), "it owned it already");

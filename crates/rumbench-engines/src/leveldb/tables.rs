@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_is_due_by_the_number_of_young_tables_or_the_size_of_a_level() {
+    fn a_compaction_is_due_by_the_number_of_young_tables_or_the_size_of_a_level() {
         let level = |level: u32, sizes: &[u64]| {
             let mut text = format!("--- level {level} ---\n");
             for (number, size) in sizes.iter().enumerate() {

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_options_file_is_refused() {
+    fn a_file_that_is_no_options_file_is_refused() {
         assert!(refusal("write_buffer_size=1").contains("line 1 is neither"));
         assert!(refusal("[Version]\n").contains("no section [DBOptions]"));
         assert!(refusal("[Version]\n[DBOptions]\n").contains("[CFOptions \"default\"]"));

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_check_table_says_is_believed() {
+    fn check_table_errors_are_reported() {
         let check = |kind, text| {
             let mut session = scripted(["8", "1234"]);
             session

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_before_a_crash_report_are_told_behind_it() {
+    fn errors_before_a_crash_report_come_after_it() {
         let mut text = (1..6)
             .map(|n| format!("12:00 0 [ERROR] number {n}\n"))
             .collect::<String>();

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_behind_a_link_is_not_believed() {
+    fn a_linked_note_is_not_trusted() {
         let parent = tempfile::tempdir().unwrap();
         let mut server = std::process::Command::new("sleep")
             .arg("600")

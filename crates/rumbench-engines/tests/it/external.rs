@@ -181,7 +181,7 @@ fn relay(socket: &str) -> String {
 }
 
 #[test]
-fn of_a_server_on_the_network_the_processes_are_said_to_be_unseen() {
+fn a_network_server_reports_that_its_processes_are_invisible() {
     for entry in servers() {
         let mut running = Running::start(entry);
         running.socket = relay(&running.socket);

@@ -45,7 +45,7 @@ fn rocksdb_without_transactions_refuses_one_and_says_so() {
 
 /// RocksDB takes over an ingested table: no file of the adapter's stays.
 #[test]
-fn an_ingested_table_leaves_no_file_behind() {
+fn ingesting_a_table_leaves_no_extra_file() {
     let root = tempfile::tempdir().unwrap();
     let config = config(root.path(), Durability::Buffered);
     let engine = RocksDb::<Plain>::open(&config, conformance::SCHEMA).unwrap();
@@ -131,7 +131,7 @@ fn a_users_options_are_those_that_rocksdb_runs_with() {
 }
 
 #[test]
-fn what_contradicts_an_options_file_is_refused() {
+fn settings_that_contradict_an_options_file_are_refused() {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("OPTIONS");
     std::fs::write(&file, OPTIONS).unwrap();
@@ -161,7 +161,7 @@ fn what_contradicts_an_options_file_is_refused() {
 }
 
 #[test]
-fn one_codec_for_all_levels_is_a_setting_and_told() {
+fn one_codec_for_all_levels_is_a_setting_and_reported() {
     let root = tempfile::tempdir().unwrap();
     let open = |variant: Option<&str>, codec: &str| {
         let mut config = config(root.path(), Durability::Buffered);

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sweep_is_refused_with_what_is_allowed() {
+    fn invalid_sweeps_are_rejected_with_a_hint() {
         assert!(refusal("clients").contains("A..B*F"));
         assert!(refusal("clients=4").contains("--set sets it"));
         assert!(refusal("clients=4..1").contains("A up to B"));

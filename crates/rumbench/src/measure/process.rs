@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stat_ticks_are_found_behind_a_name_with_parentheses() {
+    fn stat_ticks_are_found_after_a_name_with_parentheses() {
         let text = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 77 88 0 0";
         assert_eq!(parse_stat_ticks(text), Some((77, 88)));
     }

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_memory_holds_is_not_read() {
+    fn cached_rows_need_no_device_reads() {
         let tree = Layout::BTree { page_bytes: 4096.0 };
         let read = |memory_bytes: f64| {
             let data = Data {

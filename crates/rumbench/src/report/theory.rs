@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exceeds_its_bound_is_told() {
+    fn a_number_above_its_bound_is_reported() {
         let mut suite = suite();
         let settle = &mut suite.trials[0].phases[2];
         // Twice the files for the same rows.

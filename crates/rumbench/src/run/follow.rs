@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_debt_of_writers_beside_several_phases_is_nobodys() {
+    fn a_backlog_of_background_writers_in_several_phases_is_not_attributed() {
         let phase = |name: &str, has_writer: bool| PhaseResult {
             name: name.to_string(),
             operations: 10,
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_load_writes_is_compared_with_what_the_client_loaded() {
+    fn write_amplification_of_a_load_uses_its_estimated_bytes() {
         let mut phases = vec![PhaseResult {
             name: "load".to_string(),
             kb_written: Some(300.0),

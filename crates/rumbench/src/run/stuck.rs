@@ -69,7 +69,7 @@ mod tests {
     use crate::run::pacing::Arrivals;
 
     #[test]
-    fn only_requests_are_watched_and_seldom_ones_with_more_patience() {
+    fn only_requests_are_watched_and_low_rates_get_a_longer_limit() {
         let asked = Some(Duration::from_secs(60));
         let found = |end, rate: Option<f64>| {
             let phase = Phase {

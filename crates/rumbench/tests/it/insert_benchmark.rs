@@ -119,7 +119,7 @@ fn a_step_by_seconds_does_the_same_writes_for_every_engine_and_checks_every_row(
 }
 
 #[test]
-fn settings_that_cannot_be_are_usage_errors_that_say_what_can() {
+fn invalid_settings_are_usage_errors_that_list_the_valid_ones() {
     let dir = tempfile::tempdir().unwrap();
     let refused = |more: &[&str]| {
         let output = run(dir.path(), more);

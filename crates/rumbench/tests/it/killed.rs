@@ -153,7 +153,7 @@ fn a_server_that_stands_still_costs_its_own_trial_and_is_ended() {
 }
 
 #[test]
-fn a_killed_process_of_a_trial_leaves_no_server_behind_while_the_laboratory_goes_on() {
+fn a_killed_trial_process_leaves_no_server_running_while_the_laboratory_goes_on() {
     for name in servers() {
         let place = Place::new(name);
         let (suite, server) = place.begin_requests(&[]);
@@ -173,7 +173,7 @@ fn a_killed_process_of_a_trial_leaves_no_server_behind_while_the_laboratory_goes
 }
 
 #[test]
-fn a_killed_laboratory_leaves_no_server_behind() {
+fn a_killed_laboratory_leaves_no_server_running() {
     for name in servers() {
         let place = Place::new(name);
         let (killed, folder, server) = place.begin(&["--set", "seconds=600"]);

@@ -52,7 +52,7 @@ fn sizes_are_compared_with_the_rows_and_what_they_compress_to() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_usage_errors_that_say_what_can() {
+fn invalid_settings_are_usage_errors_that_list_the_valid_ones() {
     let dir = tempfile::tempdir().unwrap();
     let refused = |set: &str| {
         let output = run(dir.path(), &["null", "--set", set]);

@@ -72,7 +72,7 @@ fn clients_that_write_the_same_rows_lose_no_update() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_usage_errors_that_say_what_can() {
+fn invalid_settings_are_usage_errors_that_list_the_valid_ones() {
     let dir = tempfile::tempdir().unwrap();
     let refused = |set: &str| {
         let output = run(dir.path(), &["null", "--set", set]);

@@ -103,7 +103,7 @@ fn an_options_file_for_an_engine_without_one_is_refused() {
 }
 
 #[test]
-fn a_tier_of_storage_that_nobody_knows_is_refused_with_those_that_there_are() {
+fn an_unknown_storage_tier_is_refused_with_the_known_ones() {
     let arguments = ["run", "linkbench", "--engine", "null", "--storage", "tape"];
     assert_usage(&arguments, "disk-array, slow-ssd, fast-ssd");
 }

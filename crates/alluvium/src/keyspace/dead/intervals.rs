@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_thousands_and_each_makes_room_in_its_turn() {
+    fn thousands_of_intervals_fit_and_eviction_is_round_robin() {
         let mut all = Intervals::default();
         let key = |n: u32, last: u8| [&n.to_be_bytes()[..], &[last; 28]].concat();
         for n in 0..20_000 {

@@ -85,7 +85,7 @@ fn model_misses_that_push_each_other_out_leave_the_accounts_right() {
 }
 
 #[test]
-fn model_a_trim_beside_a_hit_and_a_miss_takes_nothing_from_a_reader() {
+fn model_a_trim_concurrent_with_reads_leaves_their_blocks_valid() {
     bounded(3, || {
         let cache = Arc::new(Cache::new(10 * bytes()));
         let frames = Frames::new(Arc::clone(&cache), 1);
@@ -106,7 +106,7 @@ fn model_a_trim_beside_a_hit_and_a_miss_takes_nothing_from_a_reader() {
 }
 
 #[test]
-fn model_a_table_that_ends_beside_an_eviction_gives_all_its_bytes_back_once() {
+fn model_a_table_dropped_during_an_eviction_releases_its_bytes_once() {
     bounded(3, || {
         let cache = Arc::new(Cache::new(10 * bytes()));
         let frames = Frames::new(Arc::clone(&cache), 2);

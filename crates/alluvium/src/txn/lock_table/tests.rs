@@ -241,7 +241,7 @@ fn a_timeout_names_the_holders_and_leaves_no_trace() {
 }
 
 #[test]
-fn a_timeout_lets_those_behind_it_go_on() {
+fn a_timeout_lets_later_requests_proceed() {
     let table = table();
     assert_eq!(now(&table, T1, A, Shared), Ok(Granted::New));
     let timeout = Duration::from_millis(20);
@@ -256,7 +256,7 @@ fn a_timeout_lets_those_behind_it_go_on() {
 }
 
 #[test]
-fn a_cancelled_wait_ends_and_lets_those_behind_it_go_on() {
+fn a_canceled_wait_ends_and_lets_later_requests_proceed() {
     let table = table();
     assert_eq!(now(&table, T1, A, Shared), Ok(Granted::New));
     let exclusive = Waiting::new(&table, T2, A, Exclusive);
@@ -494,7 +494,7 @@ fn client(table: &LockTable, rows: &[Row], client: u64, seed: u64) -> (Vec<u64>,
     clippy::print_stdout,
     reason = "a failure shows the seed that repeats it"
 )]
-fn random_clients_never_share_an_exclusive_lock_and_leave_nothing_behind() {
+fn random_clients_never_share_an_exclusive_lock_and_leave_no_locks() {
     let mut deadlocks = 0;
     for seed in 0..5 {
         println!("seed {seed}");

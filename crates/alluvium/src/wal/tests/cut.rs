@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn what_was_cut_off_is_removed_before_the_log_goes_on() {
+fn discarded_segments_are_removed_before_the_log_goes_on() {
     let (vfs, records) = overlapping(false);
     let file = vfs.open(&segment_path(dir(), SegmentId(1))).unwrap();
     flip(&*file, SEGMENT_HEADER_BYTES * 8);
@@ -47,7 +47,7 @@ fn segments_of_sessions_that_wrote_nothing_are_cut_off() {
 
 /// As cut by a caller that understands the records.
 #[test]
-fn segments_behind_one_can_be_cut_off_with_their_records() {
+fn segments_after_a_given_one_can_be_discarded() {
     let vfs = mem();
     let mut end = None;
     for n in 1..=4 {

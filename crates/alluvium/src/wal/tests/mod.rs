@@ -329,7 +329,7 @@ fn overlapping(later: bool) -> (MemVfs, [Record; 5]) {
 }
 
 #[test]
-fn a_bit_of_an_older_segment_that_nobody_says_was_durable_cuts_the_log_there() {
+fn a_flipped_bit_in_an_unproven_segment_ends_the_log_there() {
     let (vfs, records) = overlapping(false);
     assert_eq!(start(&vfs, dir(), 1).unwrap().0, records[..4]);
     let file = vfs.open(&segment_path(dir(), SegmentId(1))).unwrap();
@@ -360,7 +360,7 @@ fn a_segment_that_lost_its_length_is_cut_off_unless_something_says_that_it_was_d
 }
 
 #[test]
-fn any_flipped_bit_below_what_a_later_segment_says_was_durable_is_damage() {
+fn any_flipped_bit_below_a_later_durable_mark_is_damage() {
     let (vfs, records) = overlapping(true);
     assert_eq!(start(&vfs, dir(), 1).unwrap().0, records);
     let end = SEGMENT_HEADER_BYTES + 2 * frame_bytes(30) as u64;
@@ -386,7 +386,7 @@ fn flip(file: &dyn VfsFile, bit: u64) {
 }
 
 #[test]
-fn records_behind_a_gap_stay_dead_after_the_gap_is_written_again() {
+fn records_after_a_gap_stay_dead_after_the_gap_is_rewritten() {
     let vfs = mem();
     let mut wal = writer(&vfs, 1, None);
     let records: Vec<Record> = (9..=12).map(|i| record(i, 24)).collect();

@@ -31,7 +31,7 @@ fn damaged(vfs: &MemVfs, end: WalPosition) -> Vec<PathBuf> {
 }
 
 #[test]
-fn behind_a_damaged_header_a_file_is_passed_over_that_never_became_a_segment() {
+fn a_scrub_skips_a_file_that_never_became_a_segment() {
     let path = |segment| segment_path(dir(), SegmentId(segment));
     let vfs = mem();
     let mut wal = writer(&vfs, 1, None);

@@ -240,7 +240,7 @@ fn in_every_order_write_skew_through_a_delete_is_refused_at_serializable_only() 
 }
 
 #[test]
-fn in_every_order_nobody_sees_what_is_rolled_back_or_replaced() {
+fn in_every_order_rolled_back_and_replaced_rows_stay_unseen() {
     let reads = || program(&[Get(1), Put(2), Scan(0..=9, Forward, 9)]);
     check(&[ending(&[Put(1)], Ending::Rollback), reads()], &[], &[]);
     check(

@@ -337,7 +337,7 @@ fn an_engine_that_forgot_any_kind_of_sync_would_be_noticed() {
 }
 
 #[test]
-fn power_loss_behind_any_change_keeps_what_was_promised() {
+fn power_loss_after_any_change_keeps_every_promise() {
     let sample = Sample::new("power_loss_behind_any_change", 10);
     let (figures, mut case) = (Figures::default(), 0);
     for history in histories() {
@@ -350,7 +350,7 @@ fn power_loss_behind_any_change_keeps_what_was_promised() {
 }
 
 #[test]
-fn power_loss_behind_any_change_of_random_histories_keeps_what_was_promised() {
+fn power_loss_after_any_change_of_random_histories_keeps_every_promise() {
     let figures = Figures::default();
     let sample = Sample::new("power_loss_behind_any_change_of_random_histories", 10);
     let histories = if sample.is_whole() { 20 } else { 4 };

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_with_a_password_enters_a_real_server_and_nobody_else_does() {
+    fn only_a_user_with_the_right_password_logs_in_to_a_real_server() {
         let dir = tempfile::tempdir().unwrap();
         let config = config(dir.path(), Durability::Buffered);
         let server = MariaDb::open(&config, Storage::InnoDb).unwrap();

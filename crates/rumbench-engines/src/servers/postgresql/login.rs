@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn users_with_passwords_enter_a_real_server_and_nobody_else_does() {
+    fn only_users_with_the_right_password_log_in_to_a_real_server() {
         let dir = tempfile::tempdir().unwrap();
         let config = config(dir.path(), Durability::Buffered);
         let server = PostgreSql::open(&config).unwrap();

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_most_of_the_time_bounds_the_phase() {
+    fn the_largest_share_is_the_bottleneck() {
         let usage = measured(|trial| cpu(trial, 50.0, 900.0, 1000.0));
         assert_eq!(first(&usage), Resource::Cpu);
         let usage = measured(|trial| cpu(trial, 700.0, 200.0, 950.0));

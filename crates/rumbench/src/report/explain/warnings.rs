@@ -488,7 +488,7 @@ mod tests {
     ];
 
     #[test]
-    fn each_fault_of_an_experiment_is_told() {
+    fn each_fault_of_an_experiment_gives_a_warning() {
         for (change, expected) in FAULTS {
             let mut suite = good();
             change(&mut suite);

@@ -308,7 +308,7 @@ mod tests {
     use crate::report::selection::groups;
 
     #[test]
-    fn debt_is_shown_beside_what_was_written_within_the_phase() {
+    fn writes_of_settle_have_their_own_bar_segment() {
         let suite = sample::suite();
         let found = groups(&suite, false);
         let styles = found[0].engines();

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_killed_laboratories_left_is_removed() {
+    fn groups_of_killed_laboratories_are_removed() {
         let root = tempfile::tempdir().expect("temporary directory");
         let hierarchy = Hierarchy {
             directory: root.path().to_path_buf(),

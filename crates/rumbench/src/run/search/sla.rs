@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_condition_is_refused_with_the_form() {
+    fn invalid_conditions_are_refused_with_the_expected_form() {
         let refusal = |text: &str| Condition::parse(text).unwrap_err().to_string();
         for text in ["p99", "p99=5", "p99=-1ms", "p99=ms", "p99=nans"] {
             assert!(refusal(text).contains("for example p99=5ms"), "{text}");
