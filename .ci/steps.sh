@@ -12,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all_steps=(system fmt tidy formats header clippy test sim docs licences fuzz browser lab-smoke kill more-engines servers)
+all_steps=(system fmt tidy formats header clippy test sim docs licenses fuzz browser lab-smoke kill more-engines servers)
 cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 
@@ -102,7 +102,7 @@ step_formats() { cargo xtask formats; }
 
 step_header() { cargo xtask header --check; }
 
-step_licences() { cargo xtask licences; }
+step_licenses() { cargo xtask licenses; }
 
 step_clippy() {
     cargo clippy --locked --workspace --all-targets -- -D warnings

@@ -1,5 +1,5 @@
 //! Chores of the workspace without a ready-made tool: `cargo xtask tidy | formats | header |
-//! licences | claims | rocksdb | wiredtiger`.
+//! licenses | claims | rocksdb | wiredtiger`.
 //!
 //! Each check reads text only and prints its findings as `path:line: message`. The exit code is 0
 //! without errors, 1 after an error or a failure, 2 for wrong usage.
@@ -13,7 +13,7 @@ mod files;
 mod finding;
 mod formats;
 mod header;
-mod licences;
+mod licenses;
 mod rocksdb;
 mod source;
 mod tidy;
@@ -29,7 +29,7 @@ usage: cargo xtask tidy              style rules that text can show
        cargo xtask formats --update  write the present hashes into the pages
        cargo xtask header            write alluvium.h, the header of the C interface
        cargo xtask header --check    alluvium.h is what `cargo xtask header` writes
-       cargo xtask licences          licences of all dependencies
+       cargo xtask licenses          licenses of all dependencies
        cargo xtask claims --check    every figure in README's results has a command
        cargo xtask claims --binary RUMBENCH --out DIR [--relative]
                                      measure these figures again and compare
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         ["formats", "--update"] => formats::update(&files::root()),
         ["header"] => header::update(&files::root()),
         ["header", "--check"] => header::check(&files::root()),
-        ["licences"] => licences::check(&files::root()),
+        ["licenses"] => licenses::check(&files::root()),
         ["claims", "--check"] => claims::covered(&files::root()),
         ["claims", ref rest @ ..] if !rest.is_empty() => {
             let given = claims::arguments(rest);

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::cached;
-use crate::licences::{cargo_metadata, host_platform};
+use crate::licenses::{cargo_metadata, host_platform};
 
 const PACKAGE: &str = "librocksdb-sys";
 /// Libraries that the build script leaves in its output folder and another build script can link.

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::cached;
-use crate::licences::{cargo_metadata, host_platform};
+use crate::licenses::{cargo_metadata, host_platform};
 
 /// Release, and the hash that pip must find.
 const VERSION: &str = "11.3.1";

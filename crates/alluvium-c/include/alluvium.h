@@ -101,7 +101,7 @@ enum alluvium_code
   ALLUVIUM_CODE_POISONED = 15,
   // The transaction's alluvium_lock_cancel was canceled before a row lock was granted. Roll
   // back, or go on.
-  ALLUVIUM_CODE_CANCELLED = 16,
+  ALLUVIUM_CODE_CANCELED = 16,
   // A row is out of order where ascending keys are required. Nothing was installed.
   ALLUVIUM_CODE_OUT_OF_ORDER = 17,
   // A bulk load that refuses duplicates found a key twice. Nothing was installed.
@@ -813,7 +813,7 @@ typedef struct alluvium_stats {
   // Versions dropped because a newer one hid them from every reader.
   uint64_t versions_shadowed;
   // Inserts canceled by their delete above the last level.
-  uint64_t pairs_cancelled;
+  uint64_t pairs_canceled;
   // Tombstones dropped at the last level.
   uint64_t tombstones_dropped;
   // Commits that admission control delayed.
@@ -1620,11 +1620,11 @@ void alluvium_transaction_free(struct alluvium_transaction *transaction);
 // Returns a token that is not canceled. Never NULL.
 struct alluvium_lock_cancel *alluvium_lock_cancel_new(void);
 
-// Cancels the token: lock waits with it, present and later, fail with ALLUVIUM_CODE_CANCELLED.
+// Cancels the token: lock waits with it, present and later, fail with ALLUVIUM_CODE_CANCELED.
 void alluvium_lock_cancel_cancel(const struct alluvium_lock_cancel *cancel);
 
 // Returns true if the token was canceled; false for NULL.
-bool alluvium_lock_cancel_is_cancelled(const struct alluvium_lock_cancel *cancel);
+bool alluvium_lock_cancel_is_canceled(const struct alluvium_lock_cancel *cancel);
 
 // Frees a token. Transactions that use it keep their own reference.
 void alluvium_lock_cancel_free(struct alluvium_lock_cancel *cancel);

@@ -50,7 +50,7 @@ pub enum alluvium_code {
     Poisoned = 15,
     /// The transaction's alluvium_lock_cancel was canceled before a row lock was granted. Roll
     /// back, or go on.
-    Cancelled = 16,
+    Canceled = 16,
     /// A row is out of order where ascending keys are required. Nothing was installed.
     OutOfOrder = 17,
     /// A bulk load that refuses duplicates found a key twice. Nothing was installed.
@@ -143,7 +143,7 @@ impl alluvium_error {
             Error::Conflict { keyspace, key }
             | Error::LockTimeout { keyspace, key, .. }
             | Error::Deadlock { keyspace, key }
-            | Error::Cancelled { keyspace, key }
+            | Error::Canceled { keyspace, key }
             | Error::OutOfOrder { keyspace, key, .. }
             | Error::DuplicateKey { keyspace, key } => {
                 self.keyspace = Some(keyspace.clone().into());
@@ -178,7 +178,7 @@ fn code_of(error: &Error) -> alluvium_code {
         Error::ReadOnly => alluvium_code::ReadOnly,
         Error::Closed => alluvium_code::Closed,
         Error::Poisoned(_) => alluvium_code::Poisoned,
-        Error::Cancelled { .. } => alluvium_code::Cancelled,
+        Error::Canceled { .. } => alluvium_code::Canceled,
         Error::OutOfOrder { .. } => alluvium_code::OutOfOrder,
         Error::DuplicateKey { .. } => alluvium_code::DuplicateKey,
         Error::ChangesLost { .. } => alluvium_code::ChangesLost,

@@ -60,7 +60,7 @@ pub struct alluvium_stats {
     /// Versions dropped because a newer one hid them from every reader.
     pub versions_shadowed: u64,
     /// Inserts canceled by their delete above the last level.
-    pub pairs_cancelled: u64,
+    pub pairs_canceled: u64,
     /// Tombstones dropped at the last level.
     pub tombstones_dropped: u64,
     /// Commits that admission control delayed.
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn alluvium_get_stats(
             table_bytes_written: now.table_bytes_written,
             ingested_bytes: now.ingested_bytes,
             versions_shadowed: now.versions_shadowed,
-            pairs_cancelled: now.pairs_cancelled,
+            pairs_canceled: now.pairs_canceled,
             tombstones_dropped: now.tombstones_dropped,
             delayed_commits: now.delayed_commits,
             delay_us: now.delay_us,

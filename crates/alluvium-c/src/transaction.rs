@@ -183,7 +183,7 @@ pub extern "C" fn alluvium_lock_cancel_new() -> Box<alluvium_lock_cancel> {
     Box::new(alluvium_lock_cancel(LockCancel::new()))
 }
 
-/// Cancels the token: lock waits with it, present and later, fail with ALLUVIUM_CODE_CANCELLED.
+/// Cancels the token: lock waits with it, present and later, fail with ALLUVIUM_CODE_CANCELED.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_lock_cancel_cancel(cancel: Option<&alluvium_lock_cancel>) {
     quietly(|| {
@@ -195,8 +195,8 @@ pub extern "C" fn alluvium_lock_cancel_cancel(cancel: Option<&alluvium_lock_canc
 
 /// Returns true if the token was canceled; false for NULL.
 #[unsafe(no_mangle)]
-pub extern "C" fn alluvium_lock_cancel_is_cancelled(cancel: Option<&alluvium_lock_cancel>) -> bool {
-    cancel.is_some_and(|cancel| cancel.0.is_cancelled())
+pub extern "C" fn alluvium_lock_cancel_is_canceled(cancel: Option<&alluvium_lock_cancel>) -> bool {
+    cancel.is_some_and(|cancel| cancel.0.is_canceled())
 }
 
 /// Frees a token. Transactions that use it keep their own reference.

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn released_pages_are_empty_and_their_neighbours_untouched() {
+    fn released_pages_are_empty_and_their_neighbors_untouched() {
         // Two pages of the largest size in use are in the middle.
         let (edge, middle) = (500, 2 << 16);
         let mut bytes = Vec::with_capacity(edge + middle + edge);

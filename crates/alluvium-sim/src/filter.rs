@@ -58,8 +58,9 @@ impl CompactionFilter for RowFilter {
                 key.escape_ascii(),
                 value[..value.len().min(16)].escape_ascii(),
             );
-            let text =
-                format!("a filter was shown {key}={value} of commit {seqno}, which nobody wrote");
+            let text = format!(
+                "a filter was shown {key}={value} of commit {seqno}, which was never written"
+            );
             let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
             wrong.get_or_insert(text);
         }

@@ -168,7 +168,9 @@ fn judge(world: &World, history: &History, change: &Change, position: u64) -> Ch
         }
         // An ingest that failed at its end.
         (ChangeKind::Ingest { .. }, None) => Ok(()),
-        (ChangeKind::Commit { .. }, None) => Err(format!("nobody committed {seqno}: {change:?}")),
+        (ChangeKind::Commit { .. }, None) => {
+            Err(format!("no client committed {seqno}: {change:?}"))
+        }
         (_, None) => Ok(()),
         (_, Some(tag)) => Err(format!("commit {seqno} of {tag} comes as {change:?}")),
     }

@@ -90,12 +90,14 @@ impl RecordingListener {
         let running: usize = heard.merging.values().sum();
         if running > 0 {
             return Err(format!(
-                "{running} merges have begun and not ended: {:?}",
+                "{running} compactions have begun and not ended: {:?}",
                 heard.merging
             ));
         }
         match poisoned && !heard.poisoned {
-            true => Err("writes are refused for an earlier failure, and nobody was told".into()),
+            true => {
+                Err("writes are refused for an earlier failure, and no event reported it".into())
+            }
             false => Ok(()),
         }
     }
@@ -116,7 +118,9 @@ impl Heard {
                 *self.merging.entry(keyspace.clone()).or_default() += 1;
                 let running: usize = self.merging.values().sum();
                 if running > compactions_max {
-                    return Err(format!("{running} merges run on {compactions_max} threads"));
+                    return Err(format!(
+                        "{running} compactions run on {compactions_max} threads"
+                    ));
                 }
             }
             Event::CompactionEnd {

@@ -103,7 +103,7 @@ impl Left<'_> {
             Ok(db) => match content(&db, &watch) {
                 Err(error) => told("read", &error)?,
                 Ok(found) => {
-                    let what = format!("what was read beside the rotten {}", path.display());
+                    let what = format!("what was read next to the rotten {}", path.display());
                     self.judge_state(&found, floor, &what)?;
                 }
             },
@@ -138,7 +138,7 @@ impl Left<'_> {
         match rows.find(|(row, value)| !history.has_ever_written(row, value)) {
             None => Ok(()),
             Some(((id, key), _)) => Err(format!(
-                "a repair has made a row that nobody wrote: {} of keyspace {id}",
+                "a repair has made a row that was never written: {} of keyspace {id}",
                 key.escape_ascii()
             )),
         }

@@ -71,7 +71,7 @@ pub fn run(plan: &Plan) -> Outcome {
         .take();
     let failure = match &report.end {
         End::Finished => found,
-        End::Deadlock(listing) => Some(format!("nobody can go on:\n{listing}")),
+        End::Deadlock(listing) => Some(format!("deadlock:\n{listing}")),
         End::TooLong(listing) => Some(format!("{STEPS_MAX} steps and no end:\n{listing}")),
     };
     Outcome {
@@ -386,10 +386,13 @@ impl Story {
         };
         let counted = [
             ("flushes", stats.flushes),
-            ("merges", stats.compactions),
-            ("versions that merges dropped", stats.versions_shadowed),
-            ("inserts that were cancelled", stats.pairs_cancelled),
-            ("tombstones that merges dropped", stats.tombstones_dropped),
+            ("compactions", stats.compactions),
+            ("versions that compactions dropped", stats.versions_shadowed),
+            ("inserts that were canceled", stats.pairs_canceled),
+            (
+                "tombstones that compactions dropped",
+                stats.tombstones_dropped,
+            ),
             ("delayed commits", stats.delayed_commits),
         ];
         counted

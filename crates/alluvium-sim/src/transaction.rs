@@ -359,7 +359,7 @@ impl Running<'_> {
             own.filter(move |(_, write)| of_row(write))
                 .collect::<Vec<_>>()
         };
-        let is_cancelled = |write: &&Write| {
+        let is_canceled = |write: &&Write| {
             let Write::Row(row, _) = write else {
                 return false;
             };
@@ -370,7 +370,7 @@ impl Running<'_> {
             inserted && matches!(touches.last(), Some((_, Write::Row(_, None))))
         };
         let own = self.own.iter();
-        own.filter(|write| !is_cancelled(write)).cloned().collect()
+        own.filter(|write| !is_canceled(write)).cloned().collect()
     }
 
     fn commit(self, point: u64) -> Checked<()> {

@@ -163,7 +163,7 @@ fn parse(text: &str) -> Result<Script, String> {
         let name = words.next().unwrap_or_default();
         let input = read_input(&mut lines);
         let input =
-            input.ok_or_else(|| format!("{line}: {name} has no {SEPARATOR} behind its input"))?;
+            input.ok_or_else(|| format!("{line}: {name} has no {SEPARATOR} after its input"))?;
         let expected = read_output(&mut lines);
         let expected =
             expected.ok_or_else(|| format!("{line}: the output of {name} does not end"))?;
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn files_without_separator_or_command_are_refused() {
         let error = |text: &str| parse(text).err().unwrap_or_default();
-        assert_eq!(error("echo\na\n"), "1: echo has no ---- behind its input");
+        assert_eq!(error("echo\na\n"), "1: echo has no ---- after its input");
         assert_eq!(
             error("gap\n----\n----\none\n"),
             "1: the output of gap does not end"

@@ -61,7 +61,7 @@ fn unescape(word: &str) -> anyhow::Result<Vec<u8>> {
                 let digits = [bytes.next(), bytes.next()];
                 let byte = digits.map(|d| d.and_then(|d| char::from(d).to_digit(16)));
                 let [Some(high), Some(low)] = byte else {
-                    bail!("`{word}` has a `\\x` without two hexadecimal digits behind it");
+                    bail!("`{word}` has a `\\x` without two hexadecimal digits after it");
                 };
                 out.push((high * 16 + low) as u8);
             }

@@ -123,8 +123,8 @@ pub enum Error {
     },
     /// A row lock was not granted before the call's [`crate::LockCancel`] was canceled. Roll back,
     /// or go on without the row.
-    #[error("the wait for a lock on a row of keyspace {keyspace} was cancelled")]
-    Cancelled {
+    #[error("the wait for a lock on a row of keyspace {keyspace} was canceled")]
+    Canceled {
         /// Keyspace of the row.
         keyspace: String,
         /// Key of the row.

@@ -32,7 +32,7 @@ pub(crate) struct Metrics {
     pub table_bytes_written: Counter,
     pub ingested_bytes: Counter,
     pub shadowed: Counter,
-    pub cancelled_pairs: Counter,
+    pub canceled_pairs: Counter,
     pub tombstones_dropped: Counter,
     /// Commits that met the hard memory ceiling: should stay 0.
     pub ceiling_waits: Counter,
@@ -253,7 +253,7 @@ impl Metrics {
 
     pub fn folded(&self, counts: &FoldCounts) {
         self.shadowed.add(counts.shadowed);
-        self.cancelled_pairs.add(counts.cancelled_pairs);
+        self.canceled_pairs.add(counts.canceled_pairs);
         self.tombstones_dropped.add(counts.tombstones);
     }
 }

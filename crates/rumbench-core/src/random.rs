@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn keyed_generators_of_neighbouring_keys_differ() {
+    fn keyed_generators_of_neighboring_keys_differ() {
         let mut first = Random::keyed(1, &[5, 6]);
         let mut second = Random::keyed(1, &[6, 5]);
         assert_ne!(first.bits(), second.bits());

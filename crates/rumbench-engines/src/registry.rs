@@ -130,7 +130,7 @@ static ENGINES: [EngineEntry; 12] = [
     EngineEntry {
         name: "alluvium",
         variants: &[],
-        description: "this workspace's engine: a transactional, write-optimised LSM tree",
+        description: "this workspace's engine: a transactional, write-optimized LSM tree",
         is_server: false,
         has_compaction_styles: false,
         how_to_get: "build with `--features alluvium`",

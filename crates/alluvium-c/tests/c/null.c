@@ -27,7 +27,7 @@ static void free_and_get_accept_null(void) {
     CHECK(alluvium_keyspace_name(NULL, NULL) == NULL && alluvium_keyspace_id(NULL) == 0);
     CHECK(alluvium_batch_count(NULL) == 0 && alluvium_batch_is_empty(NULL));
     CHECK(alluvium_snapshot_seqno(NULL) == 0 && alluvium_cursor_seqno(NULL) == 0);
-    CHECK(!alluvium_cursor_valid(NULL) && !alluvium_lock_cancel_is_cancelled(NULL));
+    CHECK(!alluvium_cursor_valid(NULL) && !alluvium_lock_cancel_is_canceled(NULL));
     CHECK(alluvium_cursor_key(NULL, NULL) == NULL && alluvium_cursor_value(NULL, NULL) == NULL);
     CHECK(alluvium_replacement_set(NULL, NULL, 0) == ALLUVIUM_CODE_INVALID_ARGUMENT);
 }

@@ -132,11 +132,11 @@ static void locks_keep_others_out(const alluvium_database *database, const alluv
     alluvium_lock_cancel *cancel = alluvium_lock_cancel_new();
     alluvium_transaction_options options = {.struct_size = sizeof options, .lock_timeout_ms = 600000, .cancel = cancel};
     OK(alluvium_begin(database, &options, &three, E));
-    CHECK(!alluvium_lock_cancel_is_cancelled(cancel));
+    CHECK(!alluvium_lock_cancel_is_canceled(cancel));
     alluvium_lock_cancel_cancel(cancel);
-    CHECK(alluvium_lock_cancel_is_cancelled(cancel));
+    CHECK(alluvium_lock_cancel_is_canceled(cancel));
     alluvium_lock_cancel_free(cancel);
-    FAILS(ALLUVIUM_CODE_CANCELLED, alluvium_transaction_put(three, rows, S("row"), S("v"), E));
+    FAILS(ALLUVIUM_CODE_CANCELED, alluvium_transaction_put(three, rows, S("row"), S("v"), E));
     alluvium_transaction_free(one);
     alluvium_transaction_free(two);
     OK(alluvium_transaction_put(three, rows, S("row"), S("v"), E));

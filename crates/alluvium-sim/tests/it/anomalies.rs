@@ -71,7 +71,7 @@ fn check(isolation: Isolation, seeds: u64) {
             *told.lock().expect("told") = Some(history(isolation, seed));
         });
         assert_eq!(report.end, End::Finished, "{isolation:?}, seed {seed}");
-        let found = found.lock().expect("found").take().expect("a judgement");
+        let found = found.lock().expect("found").take().expect("a judgment");
         committed += found.unwrap_or_else(|wrong| panic!("{isolation:?}, seed {seed}\n{wrong}"));
     }
     assert!(

@@ -139,7 +139,7 @@ fn each_level_forbids_what_the_weaker_one_does_and_more() {
 }
 
 #[test]
-fn a_judgement_names_what_the_level_forbids_and_returns_the_rest() {
+fn a_judgment_names_what_the_level_forbids_and_returns_the_rest() {
     let skew = history("commit r1=- r2=- w1=11\ncommit r1=- r2=- w2=12\n");
     let allowed = skew.judge(Level::Snapshot).expect("snapshots allow it");
     assert_eq!(allowed[0].anomaly, Anomaly::G2Item);

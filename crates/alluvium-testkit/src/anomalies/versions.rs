@@ -194,7 +194,7 @@ impl Versions {
         at: usize,
     ) -> Option<(Anomaly, String)> {
         let Some(writer) = self.writer(object, value) else {
-            let text = format!("T{reader} read {value} in {object}, which nobody wrote");
+            let text = format!("T{reader} read {value} in {object}, which was never written");
             return Some((Anomaly::Garbage, text));
         };
         if writer == reader {

@@ -58,7 +58,7 @@ pub fn run(arguments: &RepairArgs, form: Form, output: &mut Output) -> anyhow::R
 /// Asks the user to type the database's name. Without a terminal, `--yes` is required.
 fn ask(dir: &Path) -> anyhow::Result<()> {
     if !std::io::stdin().is_terminal() {
-        let message = "a repair may lose rows that a backup has, so it asks first: add --yes where nobody can answer";
+        let message = "a repair may lose rows that a backup has, so it asks first: without a terminal, add --yes";
         return Err(Usage(message.to_owned()).into());
     }
     let absolute = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());

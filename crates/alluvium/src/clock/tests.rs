@@ -123,7 +123,7 @@ fn most_reads_take_no_mutex_in_a_jump_neither() {
 }
 
 #[test]
-fn small_steps_back_between_judgements_do_not_take_the_time_back() {
+fn small_steps_back_between_judgments_do_not_take_the_time_back() {
     let machine = Machine::new(50 * YEAR);
     let clock = machine.confirmed();
     machine.pass(WINDOW_MS);

@@ -174,7 +174,7 @@ pub(crate) fn check_range(start: &[u8], end: &[u8]) -> Result<()> {
     check_sizes(start, &[])?;
     check_sizes(end, &[])?;
     if start >= end {
-        let message = "the range is empty: its end must lie behind its start";
+        let message = "the range is empty: its end must be after its start";
         return Err(Error::InvalidArgument(message.into()));
     }
     Ok(())

@@ -40,7 +40,7 @@ pub(crate) struct FoldRules<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct FoldCounts {
     pub shadowed: u64,
-    pub cancelled_pairs: u64,
+    pub canceled_pairs: u64,
     pub tombstones: u64,
 }
 
@@ -80,7 +80,7 @@ impl FoldRules<'_> {
             let pair = newer.kind == ValueKind::Delete && older.kind.is_insert();
             if pair && newer.seqno <= horizon {
                 versions.drain(i..i + 2);
-                counts.cancelled_pairs += 1;
+                counts.canceled_pairs += 1;
                 // The version above the pair is now above the version below the pair.
                 i = i.saturating_sub(1);
             } else {

@@ -106,7 +106,7 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
     /// Returns the target of a row of a pointer kind, given as stored.
     pub fn points_to(&self, stored: &[u8]) -> Result<PointsTo> {
         let unknown = || {
-            let message = "a merge met a pointer to a value file that none of its inputs names";
+            let message = "a compaction found a pointer to a value file that no input lists";
             Error::Internal(message.into())
         };
         let (pointer, _) = Pointer::decode(stored).ok_or_else(unknown)?;

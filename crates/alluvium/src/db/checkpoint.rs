@@ -173,7 +173,7 @@ pub(crate) fn check_target(vfs: &dyn Vfs, source: &Path, target: &Path) -> Resul
     };
     if target.starts_with(source) {
         let why = format!(
-            "is inside {}: choose a directory beside it",
+            "is inside {}: choose a directory outside it",
             source.display()
         );
         return refuse(&why);

@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn small_quiet_neighbours_are_joined_up_to_the_size_of_a_group() {
+    fn small_quiet_neighbors_are_joined_up_to_the_size_of_a_group() {
         let group = |low: &str, bytes: u64| {
             let last = match bytes {
                 0 => Vec::new(),

@@ -32,7 +32,7 @@ pub struct Stats {
     /// Versions dropped because a newer version hides them from every reader.
     pub versions_shadowed: u64,
     /// Pairs of an insert and its delete that met above the last level: compaction dropped both.
-    pub pairs_cancelled: u64,
+    pub pairs_canceled: u64,
     /// Tombstones dropped at the last level.
     pub tombstones_dropped: u64,
     /// Commits that admission control delayed.
@@ -151,7 +151,7 @@ pub(super) fn collect(shared: &Shared) -> Stats {
         table_bytes_written: metrics.table_bytes_written.get(),
         ingested_bytes: metrics.ingested_bytes.get(),
         versions_shadowed: metrics.shadowed.get(),
-        pairs_cancelled: metrics.cancelled_pairs.get(),
+        pairs_canceled: metrics.canceled_pairs.get(),
         tombstones_dropped: metrics.tombstones_dropped.get(),
         delayed_commits: metrics.delayed_commits.get(),
         delay_us: metrics.delay_us.get(),

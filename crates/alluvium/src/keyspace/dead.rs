@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn walks_over_neighbouring_ranges_become_one_interval() {
+    fn walks_over_neighboring_ranges_become_one_interval() {
         let dead = DeadSpace::default();
         walk(&dead, "b", "d", 5);
         walk(&dead, "g", "h", 6);

@@ -74,7 +74,7 @@ pub(crate) fn expires_at(stored: &[u8]) -> Option<u64> {
 
 /// Returns the error for a stored value without an expiry time.
 pub(crate) fn malformed(keyspace: &str, stored: usize) -> Error {
-    let what = "expiry time behind a value of this keyspace";
+    let what = "expiry time after a value of this keyspace";
     Error::corruption(Path::new(keyspace), 0, what, EXPIRY_BYTES, stored)
 }
 

@@ -95,7 +95,7 @@ pub enum LockFailure {
         cycle: Vec<TxnId>,
     },
     /// The wait's token was canceled.
-    Cancelled,
+    Canceled,
     /// The table was closed: no request waits any more.
     Closed,
 }
@@ -112,7 +112,7 @@ impl LockFailure {
                 waited_ms: timeout.as_millis() as u64,
             },
             LockFailure::Deadlock { .. } => Error::Deadlock { keyspace, key },
-            LockFailure::Cancelled => Error::Cancelled { keyspace, key },
+            LockFailure::Canceled => Error::Canceled { keyspace, key },
             LockFailure::Closed => Error::Closed,
         }
     }
@@ -157,7 +157,7 @@ impl LockTable {
     /// ns, the unlock included, if no other owner has the lock.
     ///
     /// # Errors
-    /// [`LockFailure::Timeout`], [`LockFailure::Cancelled`], [`LockFailure::Closed`], and
+    /// [`LockFailure::Timeout`], [`LockFailure::Canceled`], [`LockFailure::Closed`], and
     /// [`LockFailure::Deadlock`] if this request would close a cycle of waits. Only this
     /// transaction of the cycle gets the error.
     pub fn lock(
@@ -273,7 +273,7 @@ impl LockTable {
         }
         let outcome = match woken {
             Woken::Granted => Ok(waiter.request.grant),
-            Woken::Cancelled => self.give_up(waiter, |_| LockFailure::Cancelled),
+            Woken::Canceled => self.give_up(waiter, |_| LockFailure::Canceled),
             Woken::Closed => self.give_up(waiter, |_| LockFailure::Closed),
             Woken::TimedOut => self.give_up(waiter, |slot| LockFailure::Timeout {
                 holders: slot.holders_but(waiter.request.owner),

@@ -318,7 +318,7 @@ impl ManifestState {
     fn join(&mut self, id: KeyspaceId, low: &[u8]) -> Result<Vec<u8>, Inconsistency> {
         let groups = &mut self.keyspace(id)?.groups;
         let Some((left, group)) = groups.take(low) else {
-            return refuse("a group with a left neighbour", group_name(id, low));
+            return refuse("a group with a left neighbor", group_name(id, low));
         };
         let mut listed_twice = Vec::new();
         let target = self.group(id, &left)?;

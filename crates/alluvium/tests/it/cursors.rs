@@ -48,7 +48,7 @@ fn an_empty_keyspace_has_no_rows_in_any_direction() {
 }
 
 #[test]
-fn seeks_at_the_edges_of_groups_find_the_neighbours() {
+fn seeks_at_the_edges_of_groups_find_the_neighbors() {
     let (_vfs, db, k) = database(many_groups());
     fill(&k, &mut Rng::new(1), 1000);
     db.settle().expect("settle");

@@ -298,7 +298,7 @@ fn pairs_that_meet_in_one_flush_cancel_unless_a_snapshot_is_between() {
         let stats = db.stats().expect("stats");
         let expected = if between { (0, 200) } else { (100, 0) };
         assert_eq!(
-            (stats.pairs_cancelled, entries(&stats)),
+            (stats.pairs_canceled, entries(&stats)),
             expected,
             "{stats:?}"
         );

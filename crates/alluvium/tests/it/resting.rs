@@ -168,7 +168,7 @@ fn a_cursor_goes_on_in_both_directions_over_what_was_deleted_and_overwritten_mea
 }
 
 #[test]
-fn a_turn_after_a_rest_finds_the_other_neighbour() {
+fn a_turn_after_a_rest_finds_the_other_neighbor() {
     let (_vfs, db, k) = database(tiny());
     fill(&k, 0..50, 1);
     let mut resting = cursor(&k);

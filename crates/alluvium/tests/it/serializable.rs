@@ -349,7 +349,7 @@ fn more_reads_than_can_be_remembered_miss_no_conflict() {
     k.put(b"a", b"below all of them").expect("put");
     txn.put(&k, b"z", b"1").expect("put");
     txn.commit()
-        .expect("joined neighbours end where the reads end");
+        .expect("joined neighbors end where the reads end");
 }
 
 #[test]

@@ -245,7 +245,7 @@ fn a_lock_timeout_names_keyspace_and_key() {
 }
 
 #[test]
-fn a_cancelled_token_ends_the_wait_for_a_lock() {
+fn a_canceled_token_ends_the_wait_for_a_lock() {
     let (_vfs, db, k) = database(tiny());
     let holder = db.begin(Isolation::Snapshot).expect("begin");
     holder.put(&k, b"row", b"1").expect("put");
@@ -266,7 +266,7 @@ fn a_cancelled_token_ends_the_wait_for_a_lock() {
     };
     asked.recv().expect("the waiter runs");
     cancel.cancel();
-    assert_error!(thread.join().expect("join"), Error::Cancelled { .. });
+    assert_error!(thread.join().expect("join"), Error::Canceled { .. });
     holder.commit().expect("commit");
 }
 

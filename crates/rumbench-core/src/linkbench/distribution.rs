@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_above_one_draws_within_range_and_favours_the_head() {
+    fn a_shape_above_one_draws_within_range_and_favors_the_head() {
         let zipf = Zipf::new(50_000, 1.2);
         let mut random = Random::new(5);
         let ranks: Vec<u64> = (0..10_000).map(|_| zipf.quantile(random.unit())).collect();

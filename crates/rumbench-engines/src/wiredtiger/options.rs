@@ -219,7 +219,7 @@ impl Tuning {
         c.tuned(
             "prefix_compression",
             prefixes,
-            "neighbours share their first bytes; as MongoDB's indexes",
+            "neighbors share their first bytes; as MongoDB's indexes",
         );
         c.tuned(
             "eviction_threads_max",

@@ -167,7 +167,7 @@ shim_remove(WT_CURSOR *cursor, const void *key, size_t key_size)
 }
 
 /*
- * Goes to the key or to a neighbour of where it would be: `order` is less than 0 at a smaller key, 0 at the key itself,
+ * Goes to the key or to a neighbor of where it would be: `order` is less than 0 at a smaller key, 0 at the key itself,
  * more at a larger one. WT_NOTFOUND in an empty table.
  */
 int

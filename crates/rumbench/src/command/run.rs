@@ -245,7 +245,7 @@ pub fn suite(arguments: &RunArgs) -> Result<Suite> {
     let (points, varied, turnover) =
         match arguments.sweep.as_deref().map(sweep::parse).transpose()? {
             Some(Asked::Turnover(multiple)) => {
-                let (points, turnover) = sweep::ageing(common, multiple)?;
+                let (points, turnover) = sweep::aging(common, multiple)?;
                 (points, None, Some(turnover))
             }
             Some(Asked::Values(varied)) => {

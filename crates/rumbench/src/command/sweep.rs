@@ -221,7 +221,7 @@ pub fn no_paced_phase(workload: &str) -> anyhow::Error {
 ///
 /// # Errors
 /// As [`points`]; also a workload with a last step that cannot be repeated.
-pub fn ageing(common: Common<'_>, multiple: f64) -> Result<(Vec<Point>, Turnover)> {
+pub fn aging(common: Common<'_>, multiple: f64) -> Result<(Vec<Point>, Turnover)> {
     let point = point(common, None)?;
     let mut endless = point.settings.clone();
     let phase = catalog::endless(common.workload, &mut endless)?;

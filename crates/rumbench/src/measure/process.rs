@@ -118,7 +118,7 @@ pub(super) fn parse_process_io(text: &str) -> Option<ProcessIo> {
     Some(ProcessIo {
         read_bytes: field(text, "read_bytes:")?,
         write_bytes: field(text, "write_bytes:")?
-            .saturating_sub(field(text, "cancelled_write_bytes:").unwrap_or(0)),
+            .saturating_sub(field(text, "canceled_write_bytes:").unwrap_or(0)),
         read_calls: field(text, "syscr:")?,
         write_calls: field(text, "syscw:")?,
     })
@@ -155,8 +155,8 @@ mod tests {
     }
 
     #[test]
-    fn cancelled_writes_are_subtracted() {
-        let text = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 100\ncancelled_write_bytes: 40\n";
+    fn canceled_writes_are_subtracted() {
+        let text = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 100\ncanceled_write_bytes: 40\n";
         let io = parse_process_io(text).unwrap();
         assert_eq!(
             (io.read_bytes, io.write_bytes, io.read_calls, io.write_calls),

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_is_a_whole_number_of_clients_and_no_neighbour_is_better() {
+    fn the_peak_is_a_whole_number_of_clients_and_no_neighbor_is_better() {
         let found = fit(&curve(100.0, 0.05, 0.02, &DOUBLINGS)).unwrap();
         let (clients, best) = found.peak_whole().unwrap();
         assert_eq!(clients.fract(), 0.0);

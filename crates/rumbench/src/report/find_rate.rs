@@ -68,10 +68,10 @@ fn found(suite: &SuiteResult, search: &Search, repeat: u32, engine: String) -> F
         highest_rate: state.highest,
         lowest_unmet_rate: state.lowest_broken,
         share_rate: state.reference,
-        judgement: String::new(),
+        judgment: String::new(),
         points,
     };
-    found.judgement = judgement(&found, &state, search);
+    found.judgment = judgment(&found, &state, search);
     found
 }
 
@@ -128,7 +128,7 @@ fn worst(search: &Search, phases: &[&PhaseResult]) -> Option<Latency> {
 }
 
 /// Formats the result of a search.
-fn judgement(found: &FoundRate, state: &State<'_>, search: &Search) -> String {
+fn judgment(found: &FoundRate, state: &State<'_>, search: &Search) -> String {
     let limits: Vec<String> = search.conditions.iter().map(|c| c.text.clone()).collect();
     let limits = and(&limits);
     let rate = |rate: f64| number(Some(rate));
@@ -237,7 +237,7 @@ pub fn highest(search: &RateSearch, own: &[&FoundRate]) -> Table {
             number(share.map(|(highest, top)| highest / top * 100.0)),
             trials.to_string(),
         ]);
-        let sentence = format!("{} {}.", found.engine, found.judgement);
+        let sentence = format!("{} {}.", found.engine, found.judgment);
         table.notes.push(sentence);
     }
     table.notes.push("A rate holds when each kind of operation stays within the limits from its intended start, at least 95 % of the rate is reached, no more than 1 % of the starts are left at the end and no operation fails; of several repetitions, when more than half do.".to_string());
@@ -351,9 +351,9 @@ mod tests {
         let found = &suite.rate_search.as_ref().unwrap().engines[0];
         assert!(!found.ended);
         assert!(
-            found.judgement.ends_with("the search has not ended"),
+            found.judgment.ends_with("the search has not ended"),
             "{}",
-            found.judgement
+            found.judgment
         );
         suite.trials.clear();
         conclude(&mut suite, &sample::search(), 1);
@@ -375,9 +375,9 @@ mod tests {
         let engines = &suite.rate_search.as_ref().unwrap().engines;
         assert!(
             engines[0]
-                .judgement
+                .judgment
                 .contains("26,250, did not hold: response times scatter")
         );
-        assert!(!engines[1].judgement.contains("scatter"));
+        assert!(!engines[1].judgment.contains("scatter"));
     }
 }

@@ -105,7 +105,7 @@ fn sweep_tables(suite: &SuiteResult, options: &ReportOptions) -> Vec<(String, Ve
         false => {
             let groups = whole.points.iter();
             let aged = |group: &Group<'_>| {
-                let mut tables = sweep::tables::of_ageing(found, group);
+                let mut tables = sweep::tables::of_aging(found, group);
                 tables.extend(throughput::settles(group));
                 tables.extend(decision::table(suite, group, options.endurance_tb));
                 tables
@@ -295,8 +295,8 @@ mod tests {
     fn text_report_of_a_fixed_sweep_is_unchanged() {
         let clients = render(&sample::clients(), &ReportOptions::default());
         assert_snapshot("sweep_clients.txt", &clients);
-        let ageing = render(&sample::ageing(), &ReportOptions::default());
-        assert_snapshot("sweep_ageing.txt", &ageing);
+        let aging = render(&sample::aging(), &ReportOptions::default());
+        assert_snapshot("sweep_aging.txt", &aging);
     }
 
     #[test]

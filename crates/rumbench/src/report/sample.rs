@@ -444,7 +444,7 @@ pub fn rate_search() -> SuiteResult {
 }
 
 /// Returns an aging database of 1 GiB with three steps, each slower than the one before.
-pub fn ageing() -> SuiteResult {
+pub fn aging() -> SuiteResult {
     let mut suite = suite();
     suite.command += " --sweep turnover=1.25";
     for trial in &mut suite.trials {

@@ -57,7 +57,7 @@ pub struct FoundRate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_rate: Option<f64>,
     /// Result in words.
-    pub judgement: String,
+    pub judgment: String,
     /// Tried rates, in increasing order.
     pub points: Vec<RatePoint>,
 }

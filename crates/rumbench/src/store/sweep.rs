@@ -22,7 +22,7 @@ pub struct Sweep {
     pub scalability: Vec<Scalability>,
     /// Aging of each trial; only for a sweep of [`TURNOVER`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ageing: Vec<Ageing>,
+    pub aging: Vec<Aging>,
 }
 
 /// Parameter of a fit with its 98 % interval.
@@ -80,12 +80,12 @@ pub struct Scalability {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_max_clients: Option<f64>,
     /// Conclusion in words.
-    pub judgement: String,
+    pub judgment: String,
 }
 
 /// Trial with a phase repeated in equal steps.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Ageing {
+pub struct Aging {
     /// Engine name, as in tables.
     pub engine: String,
     /// Repetition of the trial.
@@ -93,7 +93,7 @@ pub struct Ageing {
     /// True if the requested turnover was reached.
     pub reached: bool,
     /// Steps in order.
-    pub steps: Vec<AgeingStep>,
+    pub steps: Vec<AgingStep>,
     /// Mean change of throughput from one step to the next, as a factor with its 98 % interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_change: Option<Estimate>,
@@ -107,7 +107,7 @@ pub struct Ageing {
 
 /// One of the equal steps.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct AgeingStep {
+pub struct AgingStep {
     /// Phase name.
     pub phase: String,
     /// KiB written by all steps so far, as a multiple of the data at the end of this one.

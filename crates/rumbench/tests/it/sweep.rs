@@ -88,7 +88,7 @@ fn a_sweep_over_clients_interleaves_its_points_and_fits_them() {
     let fits = result["sweep"]["scalability"].as_array().unwrap();
     let fit = fits.iter().find(|fit| fit["phase"] == "request").unwrap();
     assert_eq!((&fit["points"], &fit["trials"]), (&4.into(), &8.into()));
-    assert!(!fit["judgement"].as_str().unwrap().is_empty(), "{fit}");
+    assert!(!fit["judgment"].as_str().unwrap().is_empty(), "{fit}");
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn an_engine_that_stores_nothing_never_ages_and_is_marked() {
             "settle#2"
         ]
     );
-    assert_eq!(result["sweep"]["ageing"][0]["reached"], false);
+    assert_eq!(result["sweep"]["aging"][0]["reached"], false);
 }
 
 #[cfg(feature = "alluvium")]
@@ -248,14 +248,14 @@ fn a_database_ages_until_it_was_written_often_enough() {
         trial["configuration"]["workload.steps"],
         "overwrite until 0.2 times the data"
     );
-    let ageing = &result["sweep"]["ageing"][0];
-    assert_eq!(ageing["reached"], true, "{ageing}");
-    let steps = ageing["steps"].as_array().unwrap();
+    let aging = &result["sweep"]["aging"][0];
+    assert_eq!(aging["reached"], true, "{aging}");
+    let steps = aging["steps"].as_array().unwrap();
     assert_eq!(steps[0]["phase"], "overwrite");
     let last = steps.last().unwrap()["turnover"].as_f64().unwrap();
-    assert!(last >= 0.2, "{ageing}");
+    assert!(last >= 0.2, "{aging}");
     let shown = text(&output.stdout);
-    assert!(shown.contains("alluvium: ageing in equal steps"), "{shown}");
+    assert!(shown.contains("alluvium: aging in equal steps"), "{shown}");
     assert!(
         shown.contains("Change from one step to the next"),
         "{shown}"

@@ -47,7 +47,7 @@ fn lead(log: &Log, group: &[Arc<Request>]) -> Vec<Result<Done>> {
 
 fn commit(committer: &Committer, log: &Log, client: u64) {
     let result = committer.commit(&request(client), |group| {
-        assert!(!group.is_empty(), "nobody leads an empty group");
+        assert!(!group.is_empty(), "a leader has a non-empty group");
         lead(log, group)
     });
     assert_eq!(result.expect("a result"), Done::At(client));

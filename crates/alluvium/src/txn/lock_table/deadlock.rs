@@ -48,7 +48,7 @@ impl Detector {
     pub(super) fn enter(&self, table: &LockTable, waiter: &Arc<Waiter>) -> Verdict {
         let mut waits = self.waits.lock();
         if let Some(cycle) = find_cycle(table, &waits, waiter) {
-            let withdrawn = table.give_up(waiter, |_| super::LockFailure::Cancelled);
+            let withdrawn = table.give_up(waiter, |_| super::LockFailure::Canceled);
             if withdrawn.is_err() {
                 return Verdict::Victim(cycle);
             }

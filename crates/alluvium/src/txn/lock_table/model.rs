@@ -66,7 +66,7 @@ fn model_a_wait_given_up_at_the_moment_of_its_grant_is_one_or_the_other() {
             };
             thread::spawn(move || match table.lock(TxnId(2), A, Shared, &wait) {
                 Ok(Granted::New) => table.unlock(TxnId(2), A),
-                Err(LockFailure::Cancelled) => {}
+                Err(LockFailure::Canceled) => {}
                 other => panic!("unexpected {other:?}"),
             })
         };

@@ -262,12 +262,12 @@ fn a_canceled_wait_ends_and_lets_later_requests_proceed() {
     let exclusive = Waiting::new(&table, T2, A, Exclusive);
     let shared = Waiting::new(&table, T3, A, Shared);
     exclusive.cancel.cancel();
-    assert_eq!(exclusive.outcome(), Err(LockFailure::Cancelled));
+    assert_eq!(exclusive.outcome(), Err(LockFailure::Canceled));
     assert_eq!(shared.outcome(), Ok(Granted::New));
 }
 
 #[test]
-fn a_cancelled_token_ends_every_wait_and_no_grant() {
+fn a_canceled_token_ends_every_wait_and_no_grant() {
     let table = table();
     let cancel = LockCancel::new();
     cancel.cancel();
@@ -277,7 +277,7 @@ fn a_cancelled_token_ends_every_wait_and_no_grant() {
     };
     assert_eq!(table.lock(T1, A, Exclusive, &wait), Ok(Granted::New));
     let refused = table.lock(T2, A, Exclusive, &wait);
-    assert_eq!(refused, Err(LockFailure::Cancelled));
+    assert_eq!(refused, Err(LockFailure::Canceled));
     table.unlock(T1, A);
     check_empty(&table);
 }
@@ -305,7 +305,7 @@ fn one_token_ends_the_waits_of_two_threads() {
         cancel.cancel();
         for wait in waits {
             let outcome = wait.join().expect("no request panics");
-            assert_eq!(outcome, Err(LockFailure::Cancelled));
+            assert_eq!(outcome, Err(LockFailure::Canceled));
         }
     });
 }

@@ -41,7 +41,7 @@ pub struct LockCancel(Arc<Owned<Mutex<CancelState>>>);
 
 #[derive(Default)]
 struct CancelState {
-    cancelled: bool,
+    canceled: bool,
     /// Waits to wake; at most one for each thread of the token's owner.
     waiters: Vec<Arc<Waiter>>,
 }
@@ -57,7 +57,7 @@ pub(super) struct Waiter {
 #[derive(Debug, Default)]
 struct State {
     granted: bool,
-    cancelled: bool,
+    canceled: bool,
     closed: bool,
 }
 
@@ -65,7 +65,7 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Woken {
     Granted,
-    Cancelled,
+    Canceled,
     Closed,
     TimedOut,
 }
@@ -114,21 +114,21 @@ impl LockCancel {
             return;
         }
         let mut state = self.0.lock();
-        state.cancelled = true;
+        state.canceled = true;
         for waiter in &state.waiters {
             waiter.cancel();
         }
     }
 
     /// Returns true if [`cancel`](Self::cancel) was called.
-    pub fn is_cancelled(&self) -> bool {
-        self.0.is_current() && self.0.lock().cancelled
+    pub fn is_canceled(&self) -> bool {
+        self.0.is_current() && self.0.lock().canceled
     }
 
     /// Registers a wait, so that a later cancellation reaches it; an earlier one reaches it here.
     pub(super) fn attach(&self, waiter: &Arc<Waiter>) {
         let mut state = self.0.lock();
-        if state.cancelled {
+        if state.canceled {
             waiter.cancel();
         }
         state.waiters.push(Arc::clone(waiter));
@@ -143,7 +143,7 @@ impl LockCancel {
 impl fmt::Debug for LockCancel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockCancel")
-            .field("cancelled", &self.is_cancelled())
+            .field("canceled", &self.is_canceled())
             .finish_non_exhaustive()
     }
 }
@@ -174,7 +174,7 @@ impl Waiter {
     }
 
     fn cancel(&self) {
-        self.state.lock().cancelled = true;
+        self.state.lock().canceled = true;
         self.changed.notify_one();
     }
 
@@ -194,8 +194,8 @@ impl Waiter {
             if state.granted {
                 return Woken::Granted;
             }
-            if state.cancelled {
-                return Woken::Cancelled;
+            if state.canceled {
+                return Woken::Canceled;
             }
             if state.closed {
                 return Woken::Closed;
@@ -204,7 +204,7 @@ impl Waiter {
                 None => self.changed.wait(&mut state),
                 Some(deadline) => {
                     let late = self.changed.wait_until(&mut state, deadline).timed_out();
-                    if late && !(state.granted || state.cancelled || state.closed) {
+                    if late && !(state.granted || state.canceled || state.closed) {
                         return Woken::TimedOut;
                     }
                 }

@@ -45,7 +45,7 @@ fn a_put_over_an_own_delete_covers() {
 }
 
 #[test]
-fn a_cancelled_pair_reads_as_deleted() {
+fn a_canceled_pair_reads_as_deleted() {
     let mut set = WriteSet::new();
     set.put(KS, b"k", Insert, b"v");
     set.put(KS, b"k", Delete, b"");
@@ -55,7 +55,7 @@ fn a_cancelled_pair_reads_as_deleted() {
 }
 
 #[test]
-fn a_rollback_brings_a_cancelled_insert_back() {
+fn a_rollback_brings_a_canceled_insert_back() {
     let mut set = WriteSet::new();
     set.put(KS, b"k", Insert, b"v");
     let savepoint = set.savepoint();

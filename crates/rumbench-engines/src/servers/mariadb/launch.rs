@@ -62,7 +62,7 @@ impl Launch<'_> {
     }
 
     /// Creates the server's own tables with the scripts that come with it.
-    pub(super) fn initialise(&self) -> Result<()> {
+    pub(super) fn initialize(&self) -> Result<()> {
         let mut script = "CREATE DATABASE mysql;\nUSE mysql;\n".to_string();
         for name in ["mysql_system_tables.sql", "mysql_system_tables_data.sql"] {
             let path = self.root.join("usr/share/mysql").join(name);

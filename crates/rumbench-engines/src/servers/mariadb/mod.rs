@@ -140,7 +140,7 @@ impl MariaDb {
         };
         launch.configure()?;
         if !exists {
-            launch.initialise()?;
+            launch.initialize()?;
         }
         let command = launch.command()?;
         let mut process = ServerProcess::start(

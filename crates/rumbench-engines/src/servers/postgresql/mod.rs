@@ -142,7 +142,7 @@ impl PostgreSql {
             death_signal: DeathSignal::Quit,
         };
         if !exists {
-            initialise(&program(&initdb), &data, &places.log)?;
+            initialize(&program(&initdb), &data, &places.log)?;
         }
         let folder = RunFolder::create()?;
         if let Some(user) = &user {
@@ -261,7 +261,7 @@ fn check_reachable(bin: &Path, user: &User) -> Result<()> {
 }
 
 /// Creates an empty database cluster.
-fn initialise(program: &Program<'_>, data: &DataFolder, log: &Path) -> Result<()> {
+fn initialize(program: &Program<'_>, data: &DataFolder, log: &Path) -> Result<()> {
     let mut command = program.command(log)?;
     command.arg("-D").arg(&data.name).args([
         "--username=rumbench",

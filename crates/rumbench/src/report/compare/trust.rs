@@ -116,8 +116,8 @@ fn of_trials_that_really_ran_equal_ones_hardly_ever_get_a_verdict() {
     // Neighbors in one series are as far apart in time as the two trials of a pair. Their order
     // alternates, to be independent of time.
     let ran = really_ran();
-    let neighbours = ran.chunks_exact(2).enumerate();
-    let equal: Vec<[f64; 2]> = neighbours
+    let neighbors = ran.chunks_exact(2).enumerate();
+    let equal: Vec<[f64; 2]> = neighbors
         .flat_map(|(i, pair)| {
             let side = |side: usize| {
                 let mut both = [pair[0][side], pair[1][side]];

@@ -337,7 +337,7 @@ mod tests {
             sample::kv_sequence(),
             sample::insert_benchmark(),
             sample::clients(),
-            sample::ageing(),
+            sample::aging(),
         ] {
             let findings = explain(&suite, &ReportOptions::default());
             assert!(!findings.is_empty());

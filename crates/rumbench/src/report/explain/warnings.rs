@@ -424,7 +424,7 @@ mod tests {
                         .insert("compiler_flags".to_string(), "profile debug, x".to_string()),
                 )
             },
-            "without optimisation",
+            "without optimization",
         ),
         (|s| s.trials.truncate(6), "3 repetitions give a range"),
         (|s| s.trials.truncate(2), "ran once"),

@@ -52,7 +52,7 @@ fn sentences(own: &[&FoundRate], styles: &[String]) -> String {
             "<li data-k=\"{style}\">{}<b>{}</b> {}.</li>\n",
             swatch(style),
             escape(&found.engine),
-            escape(&found.judgement)
+            escape(&found.judgment)
         );
     }
     out + "</ul>\n"

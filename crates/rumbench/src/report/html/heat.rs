@@ -133,7 +133,7 @@ mod tests {
     use crate::store::result::Interval;
 
     #[test]
-    fn cells_are_coloured_by_their_share_and_joined() {
+    fn cells_are_colored_by_their_share_and_joined() {
         let interval = |second, counts: &[u64]| Interval {
             second,
             response_counts: counts.to_vec(),

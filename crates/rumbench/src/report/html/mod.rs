@@ -58,7 +58,7 @@ pub fn label_us(us: f64) -> String {
 pub const LIMIT_BYTES: usize = 1_000_000;
 
 /// Number of different colors; further engines repeat them with other dashes.
-const COLOURS: usize = 8;
+const COLORS: usize = 8;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -209,10 +209,10 @@ fn engine_styles(engines: usize) -> String {
     const DASHES: [&str; 5] = ["none", "7 3", "2 3", "9 3 2 3", "14 4"];
     (0..engines.max(1))
         .map(|i| {
-            let (colour, dashes) = (i % COLOURS, DASHES[(i + i / (COLOURS * DASHES.len())) % DASHES.len()]);
+            let (color, dashes) = (i % COLORS, DASHES[(i + i / (COLORS * DASHES.len())) % DASHES.len()]);
             format!(
-                ".s{i}{{stroke:var(--c{colour});stroke-dasharray:{dashes}}}.b{i},.f{i}{{fill:var(--c{colour})}}\
-                 .off{i} .frame .s{i},.off{i} .b{i},.off{i} .u{i},.off{i} .d{i}{{display:none}}.u{i},.d{i}{{stroke:var(--c{colour})}}.off{i} .legend .k{i}{{opacity:.4}}\n"
+                ".s{i}{{stroke:var(--c{color});stroke-dasharray:{dashes}}}.b{i},.f{i}{{fill:var(--c{color})}}\
+                 .off{i} .frame .s{i},.off{i} .b{i},.off{i} .u{i},.off{i} .d{i}{{display:none}}.u{i},.d{i}{{stroke:var(--c{color})}}.off{i} .legend .k{i}{{opacity:.4}}\n"
             )
         })
         .chain(std::iter::once(format!(
@@ -263,7 +263,7 @@ fn navigation(views: &[View<'_>], sweep: Option<bool>, title: &str) -> String {
     match sweep {
         Some(true) => link("verdict", title),
         Some(false) => {
-            link("sweep", "Ageing");
+            link("sweep", "Aging");
             link("verdict", "Verdict");
         }
         None => link("verdict", "Verdict"),

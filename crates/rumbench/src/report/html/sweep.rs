@@ -16,7 +16,7 @@ use crate::report::table::number;
 use crate::report::throughput::{counts_rows, unit};
 use crate::report::{ReportOptions, decision};
 use crate::store::result::SuiteResult;
-use crate::store::sweep::{Ageing, Sweep};
+use crate::store::sweep::{Aging, Sweep};
 
 /// Number of segments of a drawn fit.
 const FIT_POINTS: usize = 60;
@@ -60,7 +60,7 @@ pub fn html(
             false => whole
                 .points
                 .iter()
-                .map(|group| section.ageing(group))
+                .map(|group| section.aging(group))
                 .collect(),
         };
         if has_points(suite) {
@@ -74,7 +74,7 @@ pub fn html(
 
 fn title(sweep: &Sweep) -> String {
     match sweep.key.as_str() {
-        crate::store::sweep::TURNOVER => "Ageing".to_string(),
+        crate::store::sweep::TURNOVER => "Aging".to_string(),
         key => format!("Sweep over {key}"),
     }
 }
@@ -141,7 +141,7 @@ impl Section<'_> {
         }
         let mut fits = self.sweep.scalability.iter();
         match fits.find(|fit| fit.engine == engine && fit.phase == phase) {
-            Some(fit) => text + &format!("; Universal Scalability Law: {}.", fit.judgement),
+            Some(fit) => text + &format!("; Universal Scalability Law: {}.", fit.judgment),
             None => text + ".",
         }
     }
@@ -226,22 +226,22 @@ impl Section<'_> {
     }
 
     /// Renders throughput, size and written bytes of aging databases by turnover.
-    fn ageing(&self, group: &Group<'_>) -> String {
+    fn aging(&self, group: &Group<'_>) -> String {
         let engines = group.engines();
-        let own = self.sweep.ageing.iter();
-        let own: Vec<&Ageing> = own
+        let own = self.sweep.aging.iter();
+        let own: Vec<&Aging> = own
             .filter(|found| engines.contains(&found.engine))
             .collect();
-        let step = own.iter().find_map(|ageing| ageing.steps.first());
+        let step = own.iter().find_map(|aging| aging.steps.first());
         let unit = step.map_or("op/s", |step| unit(&step.phase));
         let mut out = String::new();
         for (title, value) in [
             (
                 format!("Throughput ({unit}) by turnover"),
-                Ageing::rates as fn(&Ageing) -> _,
+                Aging::rates as fn(&Aging) -> _,
             ),
-            ("Data (MiB) by turnover".to_string(), Ageing::sizes),
-            ("Written (KiB/op) by turnover".to_string(), Ageing::written),
+            ("Data (MiB) by turnover".to_string(), Aging::sizes),
+            ("Written (KiB/op) by turnover".to_string(), Aging::written),
         ] {
             let curve = |engine: &String| {
                 // Only the first repetition is drawn: the steps of the others have other turnovers.
@@ -271,7 +271,7 @@ impl Section<'_> {
             };
             out += &plot.html();
         }
-        let tables = rows::of_ageing(self.sweep, group);
+        let tables = rows::of_aging(self.sweep, group);
         out + &tables.iter().map(tables::html).collect::<String>()
     }
 }
@@ -297,7 +297,7 @@ fn under(plot: &Plot, fits: &[(usize, Vec<(f64, f64)>)]) -> String {
 /// Values of the steps over turnover, as points of a chart.
 type Points = Vec<Option<(f64, f64)>>;
 
-impl Ageing {
+impl Aging {
     fn rates(&self) -> Points {
         let steps = self.steps.iter();
         steps.map(|step| step.turnover.zip(step.per_s)).collect()

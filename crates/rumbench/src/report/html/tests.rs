@@ -388,11 +388,11 @@ fn a_search_for_a_rate_comes_first_with_its_limit_as_a_line_and_its_rates_are_fo
 }
 
 #[test]
-fn ageing_databases_are_drawn_by_turnover_before_their_steps() {
-    let page = checked(&sample::ageing(), &ReportOptions::default());
-    assert!(page.contains("<h2 id=\"sweep\">Ageing") && page.contains("<h2 id=\"verdict\">"));
+fn aging_databases_are_drawn_by_turnover_before_their_steps() {
+    let page = checked(&sample::aging(), &ReportOptions::default());
+    assert!(page.contains("<h2 id=\"sweep\">Aging") && page.contains("<h2 id=\"verdict\">"));
     assert!(page.contains("Throughput (op/s) by turnover"));
-    keep("ageing", &page);
+    keep("aging", &page);
 }
 
 #[test]

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_responses_are_coloured_by_quarters() {
+    fn the_longest_responses_are_colored_by_quarters() {
         let (good, bad) = (Some(Tint::Good), Some(Tint::Bad));
         assert_eq!(maxima_tints(&[0.1, 0.25, 0.5]), [good, None, bad]);
         assert_eq!(maxima_tints(&[0.45, 0.5]), [None, bad]);

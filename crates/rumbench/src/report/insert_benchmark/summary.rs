@@ -13,13 +13,13 @@ use crate::store::result::PhaseResult;
 
 /// Returns the published colors of a column. Each row has its value, and true if it reached its
 /// rate.
-pub fn colours(column: &[(f64, bool)]) -> Vec<Option<Tint>> {
+pub fn colors(column: &[(f64, bool)]) -> Vec<Option<Tint>> {
     // Ratio of lowest to highest value from which nothing in the column is bad.
     const CLOSE: f64 = 0.8;
     let min = column.iter().map(|cell| cell.0).reduce(f64::min);
     let met = column.iter().filter(|cell| cell.1);
     let max = met.map(|cell| cell.0).reduce(f64::max);
-    let colour = |(value, met): &(f64, bool)| {
+    let color = |(value, met): &(f64, bool)| {
         let min = min.filter(|_| column.len() > 1)?;
         // If no row reached its rate, there is no maximum: nothing is green or red.
         let (bottom, top) = match max {
@@ -38,7 +38,7 @@ pub fn colours(column: &[(f64, bool)]) -> Vec<Option<Tint>> {
             top.filter(|top| value >= top).map(|_| Tint::Good)
         }
     };
-    column.iter().map(colour).collect()
+    column.iter().map(color).collect()
 }
 
 /// Returns the mark and color of a ratio, by its integer percent.
@@ -75,14 +75,14 @@ pub fn absolute(group: &Group<'_>, phases: &[String]) -> Table {
             .map(|engine| cell(group, engine, phase))
             .collect();
         let present: Vec<(f64, bool)> = cells.iter().flatten().copied().collect();
-        let mut colours = colours(&present).into_iter();
+        let mut colors = colors(&present).into_iter();
         for (number, (row, cell)) in table.rows.iter_mut().zip(cells).enumerate() {
             let Some((value, met)) = cell else {
                 row.push("-".to_string());
                 continue;
             };
-            let tint = colours.next().flatten();
-            let colour = match tint {
+            let tint = colors.next().flatten();
+            let color = match tint {
                 Some(Tint::Bad) => " R",
                 Some(Tint::Good) => " G",
                 _ => "",
@@ -91,7 +91,7 @@ pub fn absolute(group: &Group<'_>, phases: &[String]) -> Table {
             table
                 .tints
                 .extend(tint.map(|tint| ((number, row.len()), tint)));
-            row.push(format!("{}{colour}{missed}", count(Some(value))));
+            row.push(format!("{}{color}{missed}", count(Some(value))));
         }
     }
     table.notes.push(
@@ -259,11 +259,11 @@ mod tests {
     }
 
     const GREEN: Option<Tint> = Some(Tint::Good);
-    const GREY: Option<Tint> = Some(Tint::Missed);
+    const GRAY: Option<Tint> = Some(Tint::Missed);
     const RED: Option<Tint> = Some(Tint::Bad);
 
     #[test]
-    fn the_quarters_of_a_column_are_coloured() {
+    fn the_quarters_of_a_column_are_colored() {
         let met = |values: &[f64]| {
             values
                 .iter()
@@ -271,28 +271,25 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         // The published l.i1 of 2024: Postgres, InnoDB, MyRocks.
+        assert_eq!(colors(&met(&[2068.0, 1720.0, 23_669.0])), [RED, RED, GREEN]);
         assert_eq!(
-            colours(&met(&[2068.0, 1720.0, 23_669.0])),
-            [RED, RED, GREEN]
-        );
-        assert_eq!(
-            colours(&met(&[100.0, 60.0, 40.0, 85.0, 55.0])),
+            colors(&met(&[100.0, 60.0, 40.0, 85.0, 55.0])),
             [GREEN, None, RED, GREEN, RED]
         );
         // The lowest is at least 80 % of the highest: nothing is red.
-        assert_eq!(colours(&met(&[100.0, 85.0, 81.0])), [GREEN, None, None]);
-        assert_eq!(colours(&met(&[5.0])), [None]);
+        assert_eq!(colors(&met(&[100.0, 85.0, 81.0])), [GREEN, None, None]);
+        assert_eq!(colors(&met(&[5.0])), [None]);
     }
 
     #[test]
-    fn red_comes_before_grey_and_what_missed_its_rate_is_not_the_maximum() {
+    fn red_comes_before_gray_and_what_missed_its_rate_is_not_the_maximum() {
         // qp1000 of 2024: the first engine missed its rate and is the lowest.
         let column = [(357.0, false), (513.0, true), (790.0, true)];
-        assert_eq!(colours(&column), [RED, None, GREEN]);
+        assert_eq!(colors(&column), [RED, None, GREEN]);
         let column = [(900.0, false), (500.0, true), (400.0, true), (200.0, true)];
-        assert_eq!(colours(&column), [GREY, GREEN, None, RED]);
+        assert_eq!(colors(&column), [GRAY, GREEN, None, RED]);
         let column = [(900.0, false), (500.0, false)];
-        assert_eq!(colours(&column), [GREY, GREY]);
+        assert_eq!(colors(&column), [GRAY, GRAY]);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Summary of all points of a sweep: throughput, cost and space over the setting, the scalability
 //! of an engine with clients, the aging of a database.
 //!
-//! [`curve`] collects the points of one engine and phase, [`scalability`] fits them, [`ageing`]
+//! [`curve`] collects the points of one engine and phase, [`scalability`] fits them, [`aging`]
 //! follows the steps of one trial. Text, Markdown and the page show the same tables; [`conclude`]
 //! stores the conclusions in the result.
 
-pub mod ageing;
+pub mod aging;
 pub mod curve;
 pub mod scalability;
 pub mod tables;
@@ -34,13 +34,13 @@ pub fn conclude(suite: &mut SuiteResult) {
         .iter()
         .flat_map(|group| scalability::fits(&sweep, group))
         .collect();
-    sweep.ageing = match sweep.key == TURNOVER {
-        true => suite.trials.iter().filter_map(ageing::of).collect(),
+    sweep.aging = match sweep.key == TURNOVER {
+        true => suite.trials.iter().filter_map(aging::of).collect(),
         false => Vec::new(),
     };
-    for ageing in &mut sweep.ageing {
+    for aging in &mut sweep.aging {
         let asked = sweep.values.first().and_then(|value| value.parse().ok());
-        ageing.judge(asked.unwrap_or(0.0));
+        aging.judge(asked.unwrap_or(0.0));
     }
     suite.sweep = Some(sweep);
 }

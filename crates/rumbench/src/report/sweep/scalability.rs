@@ -55,9 +55,9 @@ fn of_points(engine: &str, phase: &str, points: &[Point]) -> Scalability {
     };
     let refused = refusal(points, found.points);
     match (refused, fit(&trials)) {
-        (Some(why), _) => found.judgement = why,
+        (Some(why), _) => found.judgment = why,
         (None, None) => {
-            found.judgement = "no fit: no such curve describes these trials".to_string();
+            found.judgment = "no fit: no such curve describes these trials".to_string();
         }
         (None, Some(fit)) => fill(&mut found, &fit, &trials),
     }
@@ -94,11 +94,11 @@ fn fill(found: &mut Scalability, fit: &Fit, trials: &[(f64, f64)]) {
     let worst = worst.max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
     found.error_max = worst.map(|(error, _)| *error);
     found.error_max_clients = worst.map(|(_, (clients, _))| *clients);
-    found.judgement = judgement(found, fit, trials);
+    found.judgment = judgment(found, fit, trials);
 }
 
 /// Formats the conclusion, with the doubts first.
-fn judgement(found: &Scalability, fit: &Fit, trials: &[(f64, f64)]) -> String {
+fn judgment(found: &Scalability, fit: &Fit, trials: &[(f64, f64)]) -> String {
     let mut parts = Vec::new();
     let percent = |share: f64| number(Some(share * 100.0));
     let rms = fit.error_rms();
@@ -192,17 +192,17 @@ mod tests {
         });
         let found = of_points("a", "request", &points);
         assert!(
-            found.judgement.contains("peak at 15 clients")
-                && found.judgement.contains("98 % interval"),
+            found.judgment.contains("peak at 15 clients")
+                && found.judgment.contains("98 % interval"),
             "{}",
-            found.judgement
+            found.judgment
         );
         assert!((found.sigma.unwrap().value - 0.05).abs() < 1e-6);
     }
 
     #[test]
     fn doubts_are_said_few_points_bad_fits_far_peaks_fixed_clients_and_rates() {
-        let said = |points: &[Point]| of_points("a", "request", points).judgement;
+        let said = |points: &[Point]| of_points("a", "request", points).judgment;
         let three = points_of(&[1, 2, 4], |n| throughput(1000.0, 0.05, 0.004, n));
         assert!(
             said(&three).contains("3 numbers of clients"),
@@ -250,7 +250,7 @@ mod tests {
             // Noise, so that no rounding error moves kappa above 0.
             let mut points = of(sigma);
             points[4].rates[0].1 *= 1.01;
-            of_points("a", "load", &points).judgement
+            of_points("a", "load", &points).judgment
         };
         assert!(
             said(0.3).contains("no peak: throughput approaches"),

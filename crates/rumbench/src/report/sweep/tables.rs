@@ -1,7 +1,7 @@
 //! Tables of a sweep: each phase by value, the fits, the steps of aging databases.
 
 use super::Whole;
-use super::ageing::STEPS_MIN;
+use super::aging::STEPS_MIN;
 use super::curve::{Point, against_first, frequent_operation, points};
 use crate::measure::scalability::throughput;
 use crate::report::selection::Group;
@@ -9,7 +9,7 @@ use crate::report::spread;
 use crate::report::table::{Table, gib, number};
 use crate::report::throughput::{counts_rows, rate, unit};
 use crate::store::result::{PhaseResult, SuiteResult};
-use crate::store::sweep::{Ageing, Estimate, Scalability, Sweep};
+use crate::store::sweep::{Aging, Estimate, Scalability, Sweep};
 
 /// Most rows in a table of steps; of more steps only every n-th is shown.
 const STEPS_SHOWN: usize = 60;
@@ -127,8 +127,8 @@ pub fn fits(suite: &SuiteResult, sweep: &Sweep, whole: &Whole<'_>) -> Option<Tab
         if fit.lambda.is_some() {
             table.rows.push(fit_row(fit));
         }
-        let judgement = format!("{}, {}: {}", fit.engine, fit.phase, fit.judgement);
-        table.notes.push(judgement);
+        let judgment = format!("{}, {}: {}", fit.engine, fit.phase, fit.judgment);
+        table.notes.push(judgment);
     }
     table.notes.extend(few_cpus(suite, sweep));
     (!sweep.scalability.is_empty()).then_some(table)
@@ -192,12 +192,12 @@ pub fn fitted(sweep: &Sweep, engine: &str, phase: &str, clients: f64) -> Option<
 }
 
 /// Returns the steps and trends of aging databases.
-pub fn of_ageing(sweep: &Sweep, group: &Group<'_>) -> Vec<Table> {
+pub fn of_aging(sweep: &Sweep, group: &Group<'_>) -> Vec<Table> {
     let engines = group.engines();
-    let own: Vec<&Ageing> = sweep
-        .ageing
+    let own: Vec<&Aging> = sweep
+        .aging
         .iter()
-        .filter(|ageing| engines.contains(&ageing.engine))
+        .filter(|aging| engines.contains(&aging.engine))
         .collect();
     if own.is_empty() {
         return Vec::new();
@@ -211,16 +211,13 @@ pub fn of_ageing(sweep: &Sweep, group: &Group<'_>) -> Vec<Table> {
 }
 
 /// Returns the steps of one engine: medians of the repetitions that reached each step.
-fn steps(group: &Group<'_>, all: &[&Ageing], engine: &str) -> Option<Table> {
-    let own: Vec<&&Ageing> = all
-        .iter()
-        .filter(|ageing| ageing.engine == engine)
-        .collect();
-    let longest = own.iter().max_by_key(|ageing| ageing.steps.len())?;
+fn steps(group: &Group<'_>, all: &[&Aging], engine: &str) -> Option<Table> {
+    let own: Vec<&&Aging> = all.iter().filter(|aging| aging.engine == engine).collect();
+    let longest = own.iter().max_by_key(|aging| aging.steps.len())?;
     let first = &longest.steps.first()?.phase;
     let item = if counts_rows(first) { "rows/s" } else { "op/s" };
     let mut table = Table::new(
-        format!("{engine}: ageing in equal steps"),
+        format!("{engine}: aging in equal steps"),
         &[
             "step",
             "turnover",
@@ -241,7 +238,7 @@ fn steps(group: &Group<'_>, all: &[&Ageing], engine: &str) -> Option<Table> {
         }
         let turnovers: Vec<f64> = own
             .iter()
-            .filter_map(|ageing| ageing.steps.get(i)?.turnover)
+            .filter_map(|aging| aging.steps.get(i)?.turnover)
             .collect();
         let pair = |value: &dyn Fn(&PhaseResult) -> Option<f64>| {
             let of = |phase: &str| group.median(engine, phase, value);
@@ -272,7 +269,7 @@ fn steps(group: &Group<'_>, all: &[&Ageing], engine: &str) -> Option<Table> {
     Some(table)
 }
 
-fn trends(sweep: &Sweep, all: &[&Ageing]) -> Table {
+fn trends(sweep: &Sweep, all: &[&Aging]) -> Table {
     let asked = sweep.values.first().map_or("", String::as_str);
     let mut table = Table::new(
         "Change from one step to the next: slope of logarithms, in brackets 98 % intervals (%)",
@@ -286,7 +283,7 @@ fn trends(sweep: &Sweep, all: &[&Ageing]) -> Table {
             "written per operation (%)",
         ],
     );
-    for ageing in all {
+    for aging in all {
         let change = |found: Option<Estimate>| {
             // A value that rounds to zero gets no minus sign, because it is no loss.
             let percent = |factor: f64| ((factor - 1.0) * 1e4).round() / 100.0 + 0.0;
@@ -303,28 +300,28 @@ fn trends(sweep: &Sweep, all: &[&Ageing]) -> Table {
                 Some(found) => signed(found.value),
             }
         };
-        let last = ageing.steps.last().and_then(|step| step.turnover);
-        let short = if ageing.reached { "" } else { " !" };
+        let last = aging.steps.last().and_then(|step| step.turnover);
+        let short = if aging.reached { "" } else { " !" };
         table.rows.push(vec![
-            ageing.engine.clone(),
-            ageing.repetition.to_string(),
-            ageing.steps.len().to_string(),
+            aging.engine.clone(),
+            aging.repetition.to_string(),
+            aging.steps.len().to_string(),
             format!("{}{short}", number(last)),
-            change(ageing.rate_change),
-            change(ageing.data_change),
-            change(ageing.written_change),
+            change(aging.rate_change),
+            change(aging.data_change),
+            change(aging.written_change),
         ]);
     }
     table.notes.push(
         "turnover: KiB written by the steps so far over the data at the end of the step"
             .to_string(),
     );
-    if all.iter().any(|ageing| ageing.steps.len() < STEPS_MIN) {
+    if all.iter().any(|aging| aging.steps.len() < STEPS_MIN) {
         table.notes.push(format!(
             "fewer than {STEPS_MIN} steps have no trend; shorter ones (`seconds`, `operations`) are more of them"
         ));
     }
-    if all.iter().any(|ageing| !ageing.reached) {
+    if all.iter().any(|aging| !aging.reached) {
         table.notes.push(format!(
             "! below the turnover of {asked} that was asked for"
         ));

@@ -14,7 +14,7 @@ const STOLEN: f64 = 0.01;
 
 pub(super) fn build(suite: &SuiteResult) -> Option<Finding> {
     let flags = suite.environment.get("compiler_flags")?;
-    let text = "The laboratory and the embedded engines were built without optimisation: none of these numbers means anything for a release \
+    let text = "The laboratory and the embedded engines were built without optimization: none of these numbers means anything for a release \
                 build.";
     flags.contains("profile debug").then(|| {
         warning(

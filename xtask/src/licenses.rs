@@ -1,4 +1,4 @@
-//! `cargo xtask licences`: every dependency, also of optional engines, has an accepted license.
+//! `cargo xtask licenses`: every dependency, also of optional engines, has an accepted license.
 //!
 //! Dependencies of the engine have stricter rules. Apache-2.0 alone is not accepted for them,
 //! because a user of the engine under MIT must not get additional terms with it. Exceptions for
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_with_other_or_no_licences_are_named() {
+    fn packages_with_other_or_no_licenses_are_named() {
         let metadata = r#"{"packages": [
             {"name": "ours", "version": "1.0.0", "source": null, "license": null},
             {"name": "good", "version": "1.0.0", "source": "r", "license": "MIT"},

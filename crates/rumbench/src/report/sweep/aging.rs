@@ -6,14 +6,14 @@ use crate::measure::statistics::t_98;
 use crate::report::throughput::rate;
 use crate::run::turnover::turnover;
 use crate::store::result::{PhaseResult, TrialResult};
-use crate::store::sweep::{Ageing, AgeingStep, Estimate};
+use crate::store::sweep::{Aging, AgingStep, Estimate};
 
 /// Fewest steps for a trend.
 pub const STEPS_MIN: usize = 3;
 
 /// Returns the aging of one trial. Its steps are the last phases with operations that share a name.
 /// `None` if it has no such phases or no settle before them.
-pub fn of(trial: &TrialResult) -> Option<Ageing> {
+pub fn of(trial: &TrialResult) -> Option<Aging> {
     let worked = |phase: &&PhaseResult| phase.operations > 0;
     let name = trial.phases.iter().rfind(worked)?.base_name();
     let start = trial
@@ -31,7 +31,7 @@ pub fn of(trial: &TrialResult) -> Option<Ageing> {
         kb = kb.zip(phase.kb_written).map(|(sum, kb)| sum + kb);
         let data_bytes = data(phase);
         let against = data_bytes.unwrap_or(0).max(start);
-        AgeingStep {
+        AgingStep {
             phase: phase.name.clone(),
             turnover: kb.and_then(|kb| turnover(kb, against)),
             per_s: rate(phase),
@@ -39,8 +39,8 @@ pub fn of(trial: &TrialResult) -> Option<Ageing> {
             data_bytes,
         }
     });
-    let steps: Vec<AgeingStep> = steps.collect();
-    Some(Ageing {
+    let steps: Vec<AgingStep> = steps.collect();
+    Some(Aging {
         engine: trial.name(),
         repetition: trial.repetition,
         reached: false,
@@ -55,7 +55,7 @@ fn data(phase: &PhaseResult) -> Option<u64> {
     phase.size_bytes.map(|size| size.data)
 }
 
-impl Ageing {
+impl Aging {
     /// Sets `reached`: true if the last step has the requested turnover.
     pub fn judge(&mut self, asked: f64) {
         let last = self.steps.last().and_then(|step| step.turnover);
@@ -65,7 +65,7 @@ impl Ageing {
 
 /// Returns the mean factor from one step to the next: the slope of logarithms over steps, with its
 /// 98 % interval.
-fn change(steps: &[AgeingStep], value: impl Fn(&AgeingStep) -> Option<f64>) -> Option<Estimate> {
+fn change(steps: &[AgingStep], value: impl Fn(&AgingStep) -> Option<f64>) -> Option<Estimate> {
     let logs: Option<Vec<f64>> = steps
         .iter()
         .map(|step| value(step).filter(|value| *value > 0.0).map(f64::ln))
@@ -91,10 +91,10 @@ mod tests {
 
     #[test]
     fn a_steady_loss_is_found_and_noise_around_none_is_not() {
-        let steps = |rates: &[f64]| -> Vec<AgeingStep> {
-            let step = |rate: &f64| AgeingStep {
+        let steps = |rates: &[f64]| -> Vec<AgingStep> {
+            let step = |rate: &f64| AgingStep {
                 per_s: Some(*rate),
-                ..AgeingStep::default()
+                ..AgingStep::default()
             };
             rates.iter().map(step).collect()
         };
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn turnover_adds_up_over_the_steps_of_a_trial() {
-        let suite = sample::ageing();
+        let suite = sample::aging();
         let mut found = of(&suite.trials[0]).unwrap();
         let turnovers: Vec<f64> = found.steps.iter().filter_map(|s| s.turnover).collect();
         let expected = [0.5, 1.0, 1.25];
