@@ -5,7 +5,7 @@
 //! tools do not apply to them either.
 //!
 //! The licenses are those declared by the packages; code in other languages in a package is covered
-//! as far as the package's expression covers it. docs/decisions/0003-licence-check.md describes the
+//! as far as the package's expression covers it. docs/decisions/0003-license-check.md describes the
 //! limits of this check.
 
 use std::collections::HashSet;
