@@ -1,20 +1,21 @@
-//! Builds what lies between Rust and the engines whose libraries are built outside of cargo.
+//! Links the engine libraries that are built outside of cargo, and compiles their C shims.
 //!
-//! LevelDB's library is the system's. WiredTiger's is made by `cargo xtask wiredtiger`, which prints the variable that is read here.
+//! LevelDB comes from the system. `cargo xtask wiredtiger` builds WiredTiger and prints the
+//! environment variable that this script reads.
 
 #[cfg(feature = "wiredtiger")]
 use std::path::PathBuf;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // The system's library; its linker says so where it is missing.
+    // The system's library; the linker reports it if it is missing.
     #[cfg(feature = "leveldb")]
     println!("cargo::rustc-link-lib=leveldb");
     #[cfg(feature = "wiredtiger")]
     wiredtiger();
 }
 
-/// Compiles the shim against the header of the library that it is linked with.
+/// Compiles the shim against the headers of the linked WiredTiger library.
 #[cfg(feature = "wiredtiger")]
 fn wiredtiger() {
     const FOLDER: &str = "WIREDTIGER_DIR";
@@ -38,7 +39,7 @@ fn wiredtiger() {
         folder.join("lib").display()
     );
     println!("cargo::rustc-link-lib=static=wiredtiger");
-    // Parts of the C library by now, libraries of their own in older ones.
+    // Part of newer C libraries, separate libraries with older ones.
     for library in ["pthread", "dl"] {
         println!("cargo::rustc-link-lib={library}");
     }

@@ -1,4 +1,5 @@
-//! The engines and workloads that the command line can name, and usage errors that offer the nearest name.
+//! Workloads of the command line: names, settings and phases, and usage errors that suggest the
+//! nearest name.
 
 mod short;
 
@@ -14,7 +15,7 @@ use rumbench_core::{insert_benchmark, kv_sequence, large_values, linkbench, oltp
 
 use crate::measure::environment;
 
-/// Something on the command line cannot be done: exit code 2.
+/// Error in the command line, with its message; the process exits with code 2.
 #[derive(Debug)]
 pub struct Usage(pub String);
 
@@ -26,37 +27,40 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// A usage error as `anyhow::Error`.
+/// Creates a usage error as `anyhow::Error`.
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Usage(message.into()))
 }
 
-/// Settings of every workload, which the runner takes: a misspelled one reaches the workload.
+/// Settings that the runner takes for every workload. A misspelled key is passed on to the
+/// workload, which rejects it.
 pub const RUNNER_KEYS: &[&str] = &["cache_bytes", "rate", "arrivals", COMPACTION];
 
-/// The setting of every engine that has a choice of compaction styles.
+/// Key of the compaction style, a setting of every engine that has several styles.
 pub const COMPACTION: &str = "compaction";
 
 /// Settings by key.
 pub type Settings = BTreeMap<String, String>;
 
-/// One workload.
+/// Description and constructor of a built-in workload.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkloadEntry {
     /// Name on the command line.
     pub name: &'static str,
-    /// One sentence.
+    /// Description in one phrase, for `rumbench list workloads`.
     pub description: &'static str,
-    /// Names of its phases with what each does.
+    /// Returns the name and the description of each phase.
     pub phases: fn() -> Vec<(&'static str, &'static str)>,
-    /// Makes it from its settings.
+    /// Creates the workload from its settings.
     create: fn(&Settings) -> anyhow::Result<Box<dyn Workload>>,
-    /// Adds settings that follow from given ones and from the machine, those of the runner included.
+    /// Adds settings derived from the given ones and from the machine, including settings of the
+    /// runner.
     expand: fn(&mut Settings) -> anyhow::Result<()>,
-    /// Settings that repeat one writing step for as long as a trial lasts, and the name of this step; `None` where the
-    /// workload has no steps to repeat.
+    /// Makes the settings repeat one writing step for the whole trial. Returns the name of this
+    /// step, or `None` if the workload has no step to repeat.
     endless: fn(&mut Settings) -> Option<String>,
-    /// What replaces the settings where a trial only has to measure the client's own cost: removed keys, and new values.
+    /// Returns the changes to the settings for a trial that only measures the client's own cost:
+    /// keys to remove, and new values.
     shorten: fn(&Settings) -> (&'static [&'static str], Settings),
 }
 
@@ -80,7 +84,7 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
         },
         create: create_kv_sequence,
         expand: expand_kv_sequence,
-        // What closing a database writes is in no step, and would be missing.
+        // The writes of a database close belong to no step, so they would not be measured.
         endless: |settings| match settings.get("reopen").map(String::as_str) {
             Some("yes") => None,
             _ => repeat_last(settings, "load,overwrite"),
@@ -93,7 +97,7 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
         phases: || large_values::PHASES.to_vec(),
         create: create_large_values,
         expand: |settings| {
-            // The runner's `rate` is of the measured clients; here it is that of the inserts beside them.
+            // Elsewhere `rate` paces the measured clients; here it paces the background inserts.
             if let Some(rate) = settings.remove("rate") {
                 settings.insert("insert_rate".to_string(), rate);
             }
@@ -175,10 +179,11 @@ fn kv_sequence_config(settings: &Settings) -> anyhow::Result<kv_sequence::Config
         .map_err(|error| refused(error, kv_sequence::SETTINGS))
 }
 
-/// The setting that holds the text of an own workload's file, so that a trial and a result need nothing else.
+/// Key of the setting that holds the file text of a custom workload. With it, a trial or a result
+/// does not need the file.
 pub const DEFINITION: &str = "definition";
 
-/// The file of an own workload or of a preset, if that is what is meant.
+/// Returns the file text of a custom workload or preset, or `None` for a built-in workload.
 fn definition<'a>(name: &str, settings: &'a Settings) -> Option<&'a str> {
     let given = settings.get(DEFINITION).map(String::as_str);
     given.or_else(|| custom::presets::find(name).map(|preset| preset.text))
@@ -193,16 +198,17 @@ fn create_custom(name: &str, text: &str, settings: &Settings) -> anyhow::Result<
     Ok(Custom::new(config, backoff)?)
 }
 
-/// Checks the file of an own workload. `file` is how messages name it.
+/// Checks the file text of a custom workload. `file` is the name of the file in messages.
 ///
 /// # Errors
-/// [`Usage`] with file, line and what is allowed.
+/// [`Usage`] with the file, the line and the allowed values.
 pub fn check_definition(file: &str, text: &str) -> anyhow::Result<()> {
     let read = custom::Config::read(file, text);
     read.map_or_else(|error| Err(usage(error.to_string())), |_| Ok(()))
 }
 
-/// Unknown keys are answered with the nearest of the workload's or the runner's.
+/// Converts an error in the settings to a usage error. For an unknown key it suggests the nearest
+/// key of the workload or the runner.
 fn refused<C>(error: ConfigError, table: &[Setting<C>]) -> anyhow::Error {
     match error {
         ConfigError::UnknownKey { workload, key } => {
@@ -214,9 +220,10 @@ fn refused<C>(error: ConfigError, table: &[Setting<C>]) -> anyhow::Error {
     }
 }
 
-/// `cached` chooses the number of keys and the engine's cache by the memory, where they are not given.
+/// Sets the number of keys and the engine's cache size for the requested `cached`, according to the
+/// machine's memory, unless they are given.
 fn expand_kv_sequence(settings: &mut Settings) -> anyhow::Result<()> {
-    // What the runner takes is unknown to the workload, and its own check comes later.
+    // The workload rejects the runner's keys; the runner checks them later.
     let mut own = settings.clone();
     own.retain(|key, _| !RUNNER_KEYS.contains(&key.as_str()));
     let config = kv_sequence_config(&own)?;
@@ -236,10 +243,11 @@ fn expand_kv_sequence(settings: &mut Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Most steps of a trial that ages its database: as many as LinkBench takes.
+/// Maximum number of steps in a trial that ages its database: the limit of LinkBench.
 pub const STEPS_MAX: usize = 1000;
 
-/// Repeats the last step of the list, or of `default` where none is given.
+/// Repeats the last step of the `steps` setting, or of `default` if it is not set. Returns the name
+/// of the step.
 fn repeat_last(settings: &mut Settings, default: &str) -> Option<String> {
     let list = settings.entry("steps".to_string());
     let list = list.or_insert_with(|| default.to_string());
@@ -248,13 +256,13 @@ fn repeat_last(settings: &mut Settings, default: &str) -> Option<String> {
     Some(last)
 }
 
-/// Milliseconds since the epoch.
+/// Returns the milliseconds since the Unix epoch.
 fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |elapsed| elapsed.as_millis() as u64)
 }
 
-/// Waits before a transaction is run again.
+/// Waits before the given attempt of a transaction; attempt 2 is the first retry.
 fn backoff(attempt: u32) {
     let ms = backoff_ms(attempt);
     if ms > 0 {
@@ -262,8 +270,9 @@ fn backoff(attempt: u32) {
     }
 }
 
-/// The wait of the reference: none before the first retry, then 20 ms more each time. Ours ends at half a second: with the
-/// reference's a thousand attempts, where both give up, take three hours, and a trial is given up as stuck long before.
+/// Returns the wait of the reference implementation: none before the first retry, then 20 ms more
+/// each time. Ours is capped at half a second. Both give up after a thousand attempts, but without
+/// the cap these take three hours, and a trial counts as stuck long before.
 fn backoff_ms(attempt: u32) -> u64 {
     20 * u64::from(attempt.saturating_sub(2)).min(25)
 }
@@ -283,10 +292,11 @@ fn find(name: &str) -> anyhow::Result<&'static WorkloadEntry> {
         })
 }
 
-/// A configured workload.
+/// Creates a workload from its name and settings. `seed` applies unless the settings have one.
 ///
 /// # Errors
-/// [`Usage`] when the name or a setting is unknown, with the nearest known one.
+/// [`Usage`] if the name or a setting is unknown, with the nearest known one, or if a value is
+/// invalid.
 pub fn workload(name: &str, settings: &Settings, seed: u64) -> anyhow::Result<Box<dyn Workload>> {
     let mut settings = settings.clone();
     settings
@@ -298,7 +308,7 @@ pub fn workload(name: &str, settings: &Settings, seed: u64) -> anyhow::Result<Bo
     (find(name)?.create)(&settings)
 }
 
-/// Adds settings that follow from given ones and from the machine.
+/// Adds settings derived from the given ones and from the machine.
 ///
 /// # Errors
 /// As [`workload`].
@@ -309,8 +319,8 @@ pub fn expand(name: &str, settings: &mut Settings) -> anyhow::Result<()> {
     }
 }
 
-/// The phases to which a rate given for the suite applies, without `#n`, in order. Phases of own workloads that have rates are
-/// set free of them, because the closed loop that a search begins with is to have none.
+/// Returns the phases to which the suite's rate applies, without `#n`, in order. Also removes the
+/// rates that a custom workload gives its phases, because a search begins with a closed loop.
 ///
 /// # Errors
 /// As [`workload`].
@@ -328,11 +338,12 @@ pub fn paced_phases(name: &str, settings: &mut Settings) -> anyhow::Result<Vec<S
     Ok(phases)
 }
 
-/// Makes a workload repeat one writing step up to [`STEPS_MAX`] times: the last of `steps`, of LinkBench its requests, of own
-/// workloads the last phase of kind run. The name of the step.
+/// Makes a workload repeat one writing step up to [`STEPS_MAX`] times. Returns the name of the
+/// step: the last one in `steps`, `request` for LinkBench, or the last phase of kind `run` for a
+/// custom workload.
 ///
 /// # Errors
-/// A usage error for an unknown workload or one without steps, or when the last step is a settle.
+/// A usage error if the workload is unknown or has no steps, or if the last step is a settle.
 pub fn endless(name: &str, settings: &mut Settings) -> anyhow::Result<String> {
     let repeated = match definition(name, settings).map(str::to_owned) {
         Some(text) => {
@@ -356,7 +367,8 @@ pub fn endless(name: &str, settings: &mut Settings) -> anyhow::Result<String> {
     Ok(phase)
 }
 
-/// Settings of a short trial that measures the client's own cost, and those of them that differ.
+/// Returns the settings of a short trial that measures the client's own cost, and the subset that
+/// was added or changed.
 ///
 /// # Errors
 /// As [`workload`].

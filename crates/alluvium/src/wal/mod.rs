@@ -32,7 +32,8 @@
 //! use alluvium::wal::{RecordKind, WalWriter, replay};
 //!
 //! let (vfs, dir, database_uid) = (Arc::new(MemVfs::new()), Path::new("/"), 7);
-//! let mut wal = WalWriter::create(vfs.clone(), dir, database_uid, SegmentId(1), None, false, 4096)?;
+//! let mut wal =
+//!     WalWriter::create(vfs.clone(), dir, database_uid, SegmentId(1), None, false, 4096)?;
 //! wal.append(1, RecordKind::Commit, b"operations");
 //! let position = wal.write()?; // survives the death of the process
 //! wal.syncer().sync()?; // survives a power loss

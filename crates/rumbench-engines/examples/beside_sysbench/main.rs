@@ -1,12 +1,19 @@
-//! Is a server asked for the same by the laboratory as by sysbench, and does it pay the same for it?
+//! Comparison with sysbench: do both clients request the same work from a server, and does this
+//! work use the same CPU time?
 //!
-//! `cargo run --release -p rumbench-engines --features mariadb --example beside_sysbench [-- ROUNDS [SECONDS [ROWS [SERVER [TEST,...]]]]]`
+//! ```sh
+//! cargo run --release -p rumbench-engines --features mariadb --example beside_sysbench \
+//!     [-- ROUNDS [SECONDS [ROWS [SERVER [TEST,...]]]]]
+//! ```
 //!
-//! In each round a private MariaDB gets two tables of as many rows, one loaded by sysbench, the other by oltp-range. Then the
-//! tests that both have come in pairs, one by either of them and one by the other, who is first changing from test to test and
-//! from round to round; so there is an even number of rounds. Before each the server pays its debt, so that none pays for the
-//! other's. Server and client share one core. Compared is an event: statements and rows that the server counts, its CPU and the
-//! client's, which of sysbench has the start of its process and its login in it, some 20 ms.
+//! In each round a private MariaDB gets two tables of equal size, one loaded by sysbench, the other
+//! by oltp-range. Both clients then run each test that they have in common. The client that runs
+//! first alternates from test to test and from round to round, so the number of rounds is even. The
+//! server settles before each run, so that no run includes deferred work of another one. Server and
+//! client share one core.
+//!
+//! The comparison is per event: the server's counts of statements and rows, its CPU time, and the
+//! client's CPU time. For sysbench the latter includes process start and login, about 20 ms.
 
 #[path = "../clients/mod.rs"]
 mod clients;
@@ -22,7 +29,7 @@ use rumbench_core::engine::{Durability, Engine, OpenConfig};
 use rumbench_core::oltp_range::{Config, OltpRange};
 use rumbench_core::trial::Workload;
 
-/// The tests that both have, in the order of published runs: names of sysbench and of oltp-range.
+/// Tests that both clients have, in the order of published runs: sysbench name, oltp-range name.
 const TESTS: [(&str, &str); 8] = [
     ("oltp_point_select", "point-query"),
     ("oltp_read_only", "read-only:100"),
@@ -33,7 +40,7 @@ const TESTS: [(&str, &str); 8] = [
     ("oltp_delete", "delete"),
     ("oltp_insert", "insert"),
 ];
-/// Where sysbench has its table.
+/// Database that holds the table of sysbench.
 const DATABASE: &str = "sysbench";
 const CACHE_BYTES: u64 = 1 << 30;
 
@@ -42,11 +49,12 @@ struct Asked {
     seconds: u64,
     rows: u64,
     server: String,
-    /// Those of [`TESTS`] that are run.
+    /// Selected entries of [`TESTS`].
     tests: Vec<(&'static str, &'static str)>,
 }
 
-/// One test by one client, for each event; CPU in microseconds.
+/// Result of one test by one client. All fields but the rate are per event; CPU time is in
+/// microseconds.
 #[derive(Debug, Clone, Copy)]
 struct Test {
     events_per_s: f64,
@@ -73,7 +81,7 @@ fn main() -> Outcome {
         tests: tests(arguments.get(4).map(String::as_str))?,
     };
     let version = output(Command::new("sysbench").arg("--version"))?;
-    // The server's processes inherit it.
+    // The server's processes inherit the core.
     place(0)?;
     let mut tests = vec![Vec::new(); asked.tests.len()];
     for of in 0..asked.rounds {
@@ -102,7 +110,7 @@ fn main() -> Outcome {
     Ok(())
 }
 
-/// The tests of these names, either client's; all where none is named.
+/// Returns the tests with these comma-separated names of either client, or all tests for `None`.
 fn tests(names: Option<&str>) -> Outcome<Vec<(&'static str, &'static str)>> {
     let Some(names) = names else {
         return Ok(TESTS.to_vec());
@@ -116,7 +124,7 @@ fn tests(names: Option<&str>) -> Outcome<Vec<(&'static str, &'static str)>> {
     names.split(',').map(find).collect()
 }
 
-/// A line of the table; each round has sysbench's test and the laboratory's.
+/// Formats a line of the table. Each round is a pair: sysbench's result and the laboratory's.
 fn line(name: &str, rounds: &[(Test, Test)]) -> String {
     let both = |of: fn(&Test) -> f64, digits: usize| {
         let theirs = median(rounds.iter().map(|(theirs, _)| of(theirs)));
@@ -140,7 +148,7 @@ fn line(name: &str, rounds: &[(Test, Test)]) -> String {
     )
 }
 
-/// All tests on a server of their own: those of sysbench and of the laboratory.
+/// Runs all tests on a new server. Returns sysbench's and the laboratory's result for each test.
 fn round(asked: &Asked, round: usize) -> Outcome<Vec<(Test, Test)>> {
     let scratch = tempfile::tempdir()?;
     let mut workload = workload(asked)?;
@@ -165,7 +173,7 @@ fn round(asked: &Asked, round: usize) -> Outcome<Vec<(Test, Test)>> {
             }
         });
     }
-    // Walks the tables: a client that did less than it was asked for would be cheap.
+    // Checks the tables, because a client that did less than requested would look cheap.
     workload.verify(&*engine)?;
     engine.close()?;
     Ok(tests)
@@ -184,7 +192,7 @@ fn workload(asked: &Asked) -> Outcome<OltpRange> {
     Ok(OltpRange::new(Config::from_pairs(pairs)?, |_| ())?)
 }
 
-/// A private server that has a database for sysbench too.
+/// Starts a private server that also has a database for sysbench.
 fn start(asked: &Asked, workload: &OltpRange, scratch: &Path) -> Outcome<Box<dyn Engine>> {
     let (statements, options) = (scratch.join("init.sql"), scratch.join("options.cnf"));
     std::fs::write(&statements, format!("CREATE DATABASE {DATABASE};\n"))?;
@@ -207,10 +215,10 @@ fn start(asked: &Asked, workload: &OltpRange, scratch: &Path) -> Outcome<Box<dyn
     Ok(rumbench_engines::find(&asked.server)?.entry.open(&config)?)
 }
 
-/// Events, seconds, and CPU of the client in microseconds.
+/// Events, seconds, and the client's CPU time in microseconds.
 type Ran = (f64, f64, f64);
 
-/// One step of the workload.
+/// Runs the next step of the workload.
 fn laboratory(workload: &mut OltpRange, engine: &dyn Engine) -> Outcome<Ran> {
     let phase = next(workload, engine)?;
     let start = Instant::now();
@@ -219,7 +227,7 @@ fn laboratory(workload: &mut OltpRange, engine: &dyn Engine) -> Outcome<Ran> {
     Ok((events as f64, seconds, cost.total()))
 }
 
-/// Runs a test when the server owes nothing, and asks the server what it has done and used for it.
+/// Runs a test on a settled server, and adds the server's counters and CPU time for it.
 fn of_server(engine: &dyn Engine, test: impl FnOnce() -> Outcome<Ran>) -> Outcome<Test> {
     engine.settle(&mut |_| ())?;
     let pid = engine
@@ -248,8 +256,9 @@ fn of_server(engine: &dyn Engine, test: impl FnOnce() -> Outcome<Ran>) -> Outcom
     })
 }
 
-/// User and system time of a process in microseconds, from two fields of its line in /proc that follow each other: its own
-/// from the 11th behind its name, those of its children that have ended from the 13th.
+/// Returns the user plus system time of a process in microseconds, from two adjacent fields of
+/// `/proc/PROCESS/stat`. `field` is the number of fields between the process name and the first
+/// one: 11 for the process itself, 13 for its children that have ended.
 fn cpu_us(process: &str, field: usize) -> Outcome<f64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     let fields = text.rsplit(')').next().unwrap_or_default();
@@ -308,7 +317,7 @@ impl Sysbench<'_> {
     }
 }
 
-/// What a program prints.
+/// Runs a program and returns its standard output.
 fn output(command: &mut Command) -> Outcome<String> {
     let program = command.get_program().display().to_string();
     let ran = command.output();

@@ -1,11 +1,11 @@
-//! The loops in C that this client is held against: how they are built and what one of them used.
+//! Baseline clients in C: compiles them, runs them over recordings, and reads their CPU time.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::clients::{Cost, Outcome};
 
-/// The programs.
+/// Paths of the compiled C programs.
 pub struct Loops {
     bytes: PathBuf,
     mariadb: PathBuf,
@@ -13,7 +13,7 @@ pub struct Loops {
 }
 
 impl Loops {
-    /// Builds them into a folder.
+    /// Compiles the programs into a folder.
     pub fn build(folder: &Path) -> Outcome<Loops> {
         let mariadb = asked("mariadb_config", &["--include", "--libs"], "libmariadb-dev")?;
         let include = asked("pg_config", &["--includedir"], "libpq-dev")?;
@@ -40,7 +40,7 @@ impl Loops {
         })
     }
 
-    /// With the recording of each client, which become files in a folder, and the server's socket.
+    /// Writes the recording of each client to a file in `folder`, for runs against `socket`.
     pub fn over(
         &self,
         socket: PathBuf,
@@ -61,7 +61,7 @@ impl Loops {
     }
 }
 
-/// What the loops run again on one server, one process for each client.
+/// Recordings to replay on one server, with one process for each client.
 pub struct Recorded<'a> {
     loops: &'a Loops,
     socket: PathBuf,
@@ -69,7 +69,8 @@ pub struct Recorded<'a> {
 }
 
 impl Recorded<'_> {
-    /// Through the C library of the server of a protocol: messages in all, and what they cost.
+    /// Replays the recordings through the C library of the protocol's server. Returns the total
+    /// number of messages and their CPU time.
     pub fn library(&self, protocol: &str) -> Outcome<(f64, Cost)> {
         let program = match protocol {
             "postgresql" => &self.loops.postgresql,
@@ -78,7 +79,8 @@ impl Recorded<'_> {
         self.run(|| Command::new(program))
     }
 
-    /// The same by sending the bytes of the recordings.
+    /// Replays the recordings as raw bytes, without a library. Returns the same as
+    /// [`Recorded::library`].
     pub fn bytes(&self, protocol: &str) -> Outcome<(f64, Cost)> {
         self.run(|| {
             let mut command = Command::new(&self.loops.bytes);
@@ -94,7 +96,7 @@ impl Recorded<'_> {
             let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
             piped.spawn()
         });
-        // All of them run before one is waited for.
+        // Starts all processes before it waits for the first one.
         let started: Vec<_> = started.collect();
         let (mut messages, mut cost) = (0.0, Cost::default());
         for process in started {
@@ -106,7 +108,7 @@ impl Recorded<'_> {
     }
 }
 
-/// The words that a program answers.
+/// Runs a program and returns the words of its output.
 fn asked(program: &str, arguments: &[&str], package: &str) -> Outcome<Vec<String>> {
     let output = Command::new(program).args(arguments).output();
     let output = output.map_err(|error| {
@@ -130,7 +132,7 @@ fn compile(folder: &Path, name: &str, source: &str, arguments: &[String]) -> Out
     Ok(built)
 }
 
-/// What a loop says of itself: its messages, and what they cost.
+/// Parses the output of a C program: number of messages, and their CPU time.
 fn printed(output: Output) -> Outcome<(f64, Cost)> {
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());

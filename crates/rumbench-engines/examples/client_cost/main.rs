@@ -1,13 +1,21 @@
-//! What the laboratory's client costs on each server, beside bare clients in C that send the same statements.
+//! CPU time of the laboratory's client on each server, compared with minimal clients in C that send
+//! the same statements.
 //!
-//! `cargo run --release -p rumbench-engines --features mariadb,postgresql --example client_cost [-- shared|split [CLIENTS [REQUESTS [SERVER]]]]`
+//! ```sh
+//! cargo run --release -p rumbench-engines --features mariadb,postgresql --example client_cost \
+//!     [-- shared|split [CLIENTS [REQUESTS [SERVER]]]]
+//! ```
 //!
-//! Clients run steps of LinkBench requests. A relay writes down the messages of one step, those of each client by themselves,
-//! and as many loops in C of two kinds run them again: `library_client.c` through the server's own C library, as a program that
-//! does nothing else would, and `bare_client.c` as bytes that are sent and answers that are received, which is the least that any
-//! client could do. They take turns on the same server in the same placement: `shared` has client and server on one core, `split`
-//! on two. Ours is choosing and generating a request, writing the message, reading and decoding the answer, and two looks at the
-//! clock.
+//! The laboratory's clients run steps of LinkBench requests. A relay records the messages of one
+//! step, separately for each client. Two C programs replay each recording:
+//!
+//! - `library_client.c` uses the server's own C library and does nothing else.
+//! - `bare_client.c` only sends the recorded bytes and receives the answers, the least that any
+//!   client can do.
+//!
+//! All three take turns on the same server in the same placement: `shared` has client and server on
+//! one core, `split` on two. The laboratory's client also chooses and generates each request,
+//! writes the message, decodes the answer, and reads the clock twice.
 
 #[path = "../clients/mod.rs"]
 mod clients;
@@ -25,13 +33,13 @@ use relay::{IsWhole, Relay};
 use rumbench_core::engine::{Durability, Engine, EngineError, OpenConfig, Schema};
 use rumbench_core::linkbench::{Config, Hooks, LinkBench};
 
-/// Comparisons of both clients on each server; their medians are shown.
+/// Rounds on each server; the output shows their medians.
 const ROUNDS: usize = 7;
 
 struct Asked {
     split: bool,
     clients: usize,
-    /// Of a step, over all clients.
+    /// Requests of a step, over all clients.
     requests: u64,
 }
 
@@ -82,7 +90,7 @@ fn main() -> Outcome {
     Ok(())
 }
 
-/// Measures one server; its line of the table.
+/// Measures one server and returns its line of the table.
 fn server(name: &str, asked: &Asked, scratch: &Path, loops: &Loops) -> Outcome<String> {
     let dir = scratch.join(name);
     std::fs::create_dir(&dir)?;
@@ -97,7 +105,7 @@ fn server(name: &str, asked: &Asked, scratch: &Path, loops: &Loops) -> Outcome<S
     for _ in 0..2 {
         perform(next(&mut linkbench, &*engine)?, is_of_replay)?;
     }
-    // Fills caches, the server's of statements too.
+    // Fills caches, including the server's statement cache.
     perform(next(&mut linkbench, &*engine)?, is_of_replay)?;
     let relay = Relay::install(&socket, is_whole, asked.clients)?;
     perform(next(&mut linkbench, &*engine)?, is_of_replay)?;
@@ -128,24 +136,25 @@ fn server(name: &str, asked: &Asked, scratch: &Path, loops: &Loops) -> Outcome<S
     ))
 }
 
-/// A recording that runs again deletes and counts what another link was counted for: a count may then be too low for its links.
+/// Returns whether a replay explains this error. A replayed recording deletes links and adjusts
+/// counts a second time, so a count may be lower than its number of links.
 fn is_of_replay(error: &EngineError) -> bool {
     matches!(error, EngineError::Wrong(_))
 }
 
-/// The median of the ratios of the same rounds.
+/// Returns the median of the per-round ratios.
 fn ratio(ours: &[Cost], theirs: &[Cost]) -> f64 {
     let pairs = ours.iter().zip(theirs);
     median(pairs.map(|(ours, theirs)| ours.total() / theirs.total()))
 }
 
-/// A private server on its core, which its processes inherit.
+/// Starts a private server. Its processes inherit its core.
 fn start(name: &str, dir: &Path, asked: &Asked) -> Outcome<Box<dyn Engine>> {
     place(usize::from(asked.split))?;
     let mut settings = BTreeMap::new();
     if name != "postgresql" {
-        // The server numbers the statements of a connection from 1, unless it gives it a thread that had another one before.
-        // A recording names them by number.
+        // A recording names prepared statements by number. The server numbers them from 1 in each
+        // connection, unless the connection gets a cached thread of an earlier one.
         let file = dir.with_extension("cnf");
         std::fs::write(&file, "[mariadbd]\nthread_cache_size=0\n")?;
         settings.insert("options_file".to_string(), file.display().to_string());
@@ -165,7 +174,7 @@ fn start(name: &str, dir: &Path, asked: &Asked) -> Outcome<Box<dyn Engine>> {
 fn linkbench(asked: &Asked) -> Outcome<LinkBench> {
     let pairs = [
         ("nodes", "20000".to_string()),
-        // Lists as of a large graph: its longest would be all that is measured.
+        // Lists as long as in a large graph; without a limit the longest list would dominate.
         ("nlinks_max", "2000".to_string()),
         ("steps", (ROUNDS + 2).to_string()),
         ("operations", asked.requests.to_string()),

@@ -1,28 +1,30 @@
-//! Stands between clients and a server for one connection of each, and writes down what they send, message by message.
+//! Relay between clients and a server. It records the messages that each client sends over one
+//! connection.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
-/// Longest piece that is read at once.
+/// Size of the read buffer.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Whether bytes end with a whole message.
+/// Function that returns whether bytes end with a complete message; `first` is set until a
+/// connection has sent one.
 pub type IsWhole = fn(&[u8], first: bool) -> bool;
 
-/// A relay in the place of a server's socket, which is under another name meanwhile.
+/// Running relay. It listens at the path of the server's socket, which is renamed in the meantime.
 pub struct Relay {
     socket: PathBuf,
     moved: PathBuf,
     thread: JoinHandle<Recordings>,
 }
 
-/// What each connection sent.
+/// Messages of each connection, each prefixed with its length as a little-endian `u32`.
 type Recordings = std::io::Result<Vec<Vec<u8>>>;
 
 impl Relay {
-    /// Takes the place of `socket` for the next connections, so many of them.
+    /// Replaces `socket` and relays the given number of connections.
     pub fn install(socket: &Path, is_whole: IsWhole, connections: usize) -> std::io::Result<Relay> {
         let moved = socket.with_file_name("moved");
         std::fs::rename(socket, &moved)?;
@@ -44,7 +46,8 @@ impl Relay {
         })
     }
 
-    /// A recording of each connection, when all have ended; the socket is back in its place.
+    /// Moves the server's socket back, waits until all connections have ended, and returns their
+    /// recordings.
     pub fn finish(self) -> Recordings {
         std::fs::rename(&self.moved, &self.socket)?;
         joined(self.thread)
@@ -83,13 +86,14 @@ fn record(
     Ok(recording)
 }
 
-/// MariaDB's: the length is in the first three bytes of four.
+/// Checks a MariaDB message: its header has four bytes, and the first three are the length.
 pub fn is_whole_of_mariadb(bytes: &[u8], _first: bool) -> bool {
     let length = |header: &[u8]| u32::from_le_bytes([header[0], header[1], header[2], 0]) as usize;
     bytes.len() >= 4 && bytes.len() == 4 + length(bytes)
 }
 
-/// PostgreSQL's: a start without a kind, later queries, or messages up to a sync.
+/// Checks PostgreSQL messages: first a startup message without a type byte, later a query or a
+/// sequence that ends with a sync.
 pub fn is_whole_of_postgresql(bytes: &[u8], first: bool) -> bool {
     let length = |at: usize| {
         let field = bytes.get(at..at + 4)?.try_into().ok()?;
@@ -99,7 +103,7 @@ pub fn is_whole_of_postgresql(bytes: &[u8], first: bool) -> bool {
         return length(0) == Some(bytes.len());
     }
     let (mut at, mut last) = (0, 0);
-    // Each turn goes on by a message.
+    // Each iteration skips one message.
     while let Some(bytes_of_message) = length(at + 1) {
         last = bytes[at];
         at += 1 + bytes_of_message;

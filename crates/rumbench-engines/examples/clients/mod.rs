@@ -1,4 +1,4 @@
-//! Clients of a server in an example: where they and the server run, and the CPU that they use.
+//! Clients of a server in an example: their placement on cores, and their CPU time.
 
 #![allow(
     dead_code,
@@ -18,10 +18,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 pub type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Ticks of /proc in a second.
+/// Clock ticks per second in /proc.
 pub const TICKS: f64 = 100.0;
 
-/// CPU of clients, in microseconds.
+/// CPU time of clients, in microseconds.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Cost {
     pub user: f64,
@@ -33,7 +33,7 @@ impl Cost {
         self.user + self.system
     }
 
-    /// That of each of so many requests.
+    /// Returns the cost per request.
     pub fn per(self, requests: u64) -> Cost {
         Cost {
             user: self.user / requests as f64,
@@ -49,14 +49,14 @@ impl AddAssign for Cost {
     }
 }
 
-/// Binds this thread, and what it starts from now on, to one core.
+/// Binds this thread to one core, and with it all threads and processes that it starts later.
 pub fn place(core: usize) -> Outcome {
     let mut cores = CpuSet::new();
     cores.set(core);
     Ok(sched_setaffinity(None, &cores)?)
 }
 
-/// The folder of a managed server's sockets.
+/// Returns the folder that holds the sockets of a managed server.
 pub fn run_folder(engine: &dyn Engine) -> Outcome<PathBuf> {
     let pid = engine
         .server_process()
@@ -72,7 +72,7 @@ pub fn run_folder(engine: &dyn Engine) -> Outcome<PathBuf> {
     Err("the server's folder is gone".into())
 }
 
-/// The next step of a workload, which has to be one of clients.
+/// Returns the next step of a workload, and fails if it is not a phase with clients.
 pub fn next(workload: &mut dyn Workload, engine: &dyn Engine) -> Outcome<Phase> {
     match workload.next_step(engine)? {
         Some(Step::Phase(phase)) => Ok(phase),
@@ -80,9 +80,11 @@ pub fn next(workload: &mut dyn Workload, engine: &dyn Engine) -> Outcome<Phase> 
     }
 }
 
-/// Has each client of a phase do its part, in a thread of its own: operations, and what these threads used for them.
-/// Nothing else may run in this process: how their CPU divides into user and system time is known of all its threads
-/// together, those that have ended too. An operation that fails with an error that is `expected` is done.
+/// Runs each client of a phase in its own thread. Returns the number of operations and the CPU time
+/// of these threads. An operation that fails with an `expected` error counts as done.
+///
+/// Nothing else may run in this process: the ratio of user to system time comes from the kernel's
+/// totals for all its threads, including ended ones.
 pub fn perform(phase: Phase, expected: fn(&EngineError) -> bool) -> Outcome<(u64, Cost)> {
     let end = match phase.end {
         PhaseEnd::Operations(all) => PhaseEnd::Operations(all / phase.clients.len() as u64),
@@ -114,7 +116,8 @@ pub fn perform(phase: Phase, expected: fn(&EngineError) -> bool) -> Outcome<(u64
     Ok((operations, cost))
 }
 
-/// Runs a client in this thread up to its end: operations, and microseconds of CPU that the thread used for them.
+/// Runs a client in this thread until its end. Returns the number of operations and the thread's
+/// CPU time for them in microseconds.
 fn measured(
     mut client: Box<dyn PhaseClient>,
     end: PhaseEnd,
@@ -145,7 +148,8 @@ fn measured(
     Ok((done, cpu() - before))
 }
 
-/// User and system time of this process in ticks, which the kernel scales from the exact run time.
+/// Returns the user and system time of this process in ticks. The kernel scales both from the exact
+/// run time.
 fn ticks() -> Outcome<(f64, f64)> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
     let fields = text.rsplit(')').next().unwrap_or_default();
@@ -155,7 +159,7 @@ fn ticks() -> Outcome<(f64, f64)> {
     Ok((field()?, field()?))
 }
 
-/// The middle one of some values, or between the two in the middle.
+/// Returns the median. For an even number of values it is the mean of the middle two.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
