@@ -1014,9 +1014,10 @@ typedef struct alluvium_verify_options {
 typedef struct alluvium_verify_counts {
   // sizeof(alluvium_verify_counts), set by the caller.
   size_t struct_size;
-  // Files that are damaged or cannot be read, listed or not.
+  // Files that are damaged or cannot be read, including those that are not listed.
   uint64_t damage_count;
-  // Inserts over live rows that compactions have not folded yet, listed or not.
+  // Inserts over live rows, including those that are not listed. Inserts that a compaction has
+  // folded are not found.
   uint64_t wrong_insert_count;
   // Groups with unchecked inserts, because one of their tables is damaged.
   uint64_t groups_skipped;
@@ -1577,9 +1578,9 @@ alluvium_code alluvium_begin(const struct alluvium_database *database,
                              struct alluvium_transaction **transaction,
                              struct alluvium_error **error);
 
-// Commits. The transaction has ended after every result, after an error by a rollback, and must
-// still be freed. ALLUVIUM_CODE_CONFLICT for a serializable or optimistic transaction: run it
-// again. An optimistic transaction gets it even if it has only read for update.
+// Commits the transaction and ends it; after an error it has ended by a rollback. It must still be
+// freed. ALLUVIUM_CODE_CONFLICT for a serializable or optimistic transaction: run it again. An
+// optimistic transaction gets it even if it has only read for update.
 alluvium_code alluvium_transaction_commit(struct alluvium_transaction *transaction,
                                           struct alluvium_error **error);
 
@@ -1588,8 +1589,8 @@ alluvium_code alluvium_transaction_rollback(struct alluvium_transaction *transac
                                             struct alluvium_error **error);
 
 // Prepares the transaction under an id of at most ALLUVIUM_XID_BYTES_MAX bytes. Its writes are
-// durable when this returns and visible after alluvium_prepared_commit. The transaction has ended
-// after every result, after an error by a rollback.
+// durable when this returns and visible after alluvium_prepared_commit. Ends the transaction;
+// after an error it has ended by a rollback.
 alluvium_code alluvium_transaction_prepare(struct alluvium_transaction *transaction,
                                            const void *xid,
                                            size_t xid_size,

@@ -66,9 +66,9 @@ pub unsafe extern "C" fn alluvium_begin(
     })
 }
 
-/// Commits. The transaction has ended after every result, after an error by a rollback, and must
-/// still be freed. ALLUVIUM_CODE_CONFLICT for a serializable or optimistic transaction: run it
-/// again. An optimistic transaction gets it even if it has only read for update.
+/// Commits the transaction and ends it; after an error it has ended by a rollback. It must still be
+/// freed. ALLUVIUM_CODE_CONFLICT for a serializable or optimistic transaction: run it again. An
+/// optimistic transaction gets it even if it has only read for update.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_transaction_commit(
     transaction: Option<&mut alluvium_transaction>,
@@ -90,8 +90,8 @@ pub extern "C" fn alluvium_transaction_rollback(
 }
 
 /// Prepares the transaction under an id of at most ALLUVIUM_XID_BYTES_MAX bytes. Its writes are
-/// durable when this returns and visible after alluvium_prepared_commit. The transaction has ended
-/// after every result, after an error by a rollback.
+/// durable when this returns and visible after alluvium_prepared_commit. Ends the transaction;
+/// after an error it has ended by a rollback.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_transaction_prepare(
     transaction: Option<&mut alluvium_transaction>,

@@ -33,9 +33,10 @@ pub struct alluvium_verify_options {
 pub struct alluvium_verify_counts {
     /// sizeof(alluvium_verify_counts), set by the caller.
     pub struct_size: usize,
-    /// Files that are damaged or cannot be read, listed or not.
+    /// Files that are damaged or cannot be read, including those that are not listed.
     pub damage_count: u64,
-    /// Inserts over live rows that compactions have not folded yet, listed or not.
+    /// Inserts over live rows, including those that are not listed. Inserts that a compaction has
+    /// folded are not found.
     pub wrong_insert_count: u64,
     /// Groups with unchecked inserts, because one of their tables is damaged.
     pub groups_skipped: u64,

@@ -1,13 +1,14 @@
 //! Memory straight from the operating system, in whole pages, for large data that is freed as a
 //! whole.
 //!
-//! A general allocator keeps most freed memory for itself; glibc does so in a heap for each few
-//! threads. The memory of a memtable is allocated by the leader of a commit group and freed by the
-//! flush thread. It would pile up in heaps that allocate nothing from it, uncounted by the engine:
-//! a third of a memory budget of 128 MiB, measured. Memory freed here returns to the operating
-//! system at once. A fresh page costs a fault, about as much time as filling it with rows.
+//! A general allocator keeps most freed memory for itself; glibc keeps it in several heaps, each
+//! for a few threads. The memory of a memtable is allocated by the leader of a commit group and
+//! freed by the flush thread. It would pile up in heaps that allocate nothing from it, uncounted by
+//! the engine: a third of a memory budget of 128 MiB, measured. Memory freed here returns to the
+//! operating system at once. A fresh page costs a fault, about as much time as filling it with
+//! rows.
 //!
-//! [`free`] does the same for memory of the allocator that is large enough for its pages to matter.
+//! [`free`] does the same for the whole pages of a vector from the general allocator.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::mem::{self, MaybeUninit};
@@ -98,7 +99,7 @@ unsafe fn unmap(start: NonNull<u8>, layout: Layout) {
     unsafe { std::alloc::dealloc(start.as_ptr(), layout) }
 }
 
-/// Vector that is freed as by [`free`].
+/// Vector that is passed to [`free`] when dropped.
 #[derive(Debug)]
 pub struct Buffer<T: Copy>(Vec<T>);
 

@@ -1,9 +1,9 @@
 //! Copies of a database: checkpoints, databases repaired from them, backups, and databases restored
 //! from backups.
 //!
-//! Each copy holds the state after one commit and reports that commit. It lies between the
-//! beginning and the end of the call that made the copy. Commits to a copy are not part of the
-//! history.
+//! Each copy holds the state after one commit and reports the number of that commit. The number
+//! lies between those of the newest commits at the beginning and at the end of the call. Commits to
+//! a copy are not part of the history.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};

@@ -34,7 +34,7 @@ impl Client {
             let Some(stream) = &mut self.stream else {
                 return Ok(());
             };
-            // Read first: a commit that arrives while the stream is read may be missing.
+            // Taken before the stream is read, which may miss a commit that arrives meanwhile.
             let owed = match is_durable_only(self.number) {
                 true => world.records.history().floor(false),
                 false => world.db.visible_seqno(),
@@ -211,8 +211,8 @@ fn judge_operations(
     }
     let (mut made, after) = ((*history.at(seqno - 1)).clone(), history.at(seqno));
     apply(&mut made, &writes);
-    // The log omits an insert and its delete over a row that has expired or was removed by a
-    // filter, and so leaves that row as it is.
+    // Rows that have expired or that a filter may have removed are not compared. If a transaction
+    // inserts and deletes such a row, the log omits both, so the older row stays in `made`.
     let now_ms = world.watch.latest_ms();
     let of_lasting = |(row, stored): &(&Row, &Stored)| {
         let is_there = stored.is_there(now_ms) && !history.may_be_filtered(row, stored);

@@ -13,8 +13,8 @@ use std::sync::OnceLock;
 /// `rustc --print native-static-libs`.
 const SYSTEM_LIBRARIES: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
 
-/// Returns the manifest directory that cargo gives at run time: a shared target directory may hold
-/// a test of another checkout.
+/// Returns the manifest directory, read at run time. Checkouts may share a target directory, so a
+/// compiled-in path could be that of another checkout.
 fn package() -> PathBuf {
     PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("tests are run by cargo"))
 }

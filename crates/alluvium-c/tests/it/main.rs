@@ -1,4 +1,4 @@
-//! Tests of the C interface, run from C, and of its guarantees to C programs.
+//! Tests of the C interface: C programs that call it, and the handles that threads may share.
 
 mod c_programs;
 mod handles;

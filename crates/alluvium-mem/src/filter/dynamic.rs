@@ -1,7 +1,8 @@
 //! Bloom filter of a memtable: the writer adds single hashes while readers use it.
 //!
-//! Readers and the writer use relaxed operations only. A reader that must find a hash has loaded
-//! the engine's visible seqno after that commit, and this load orders the bits before the lookup.
+//! Readers and the writer use relaxed operations only. A reader must find the hashes of all commits
+//! up to the engine's visible seqno. It has loaded that seqno before the lookup, and the load makes
+//! their bits visible.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,7 +1,7 @@
 //! Bloom filter of a table file: built once from all hashes, stored, read by many threads.
 //!
-//! The [module](super) above describes the format. The filter has no checksum of its own; the block
-//! that holds it has one.
+//! The [parent module](super) describes the format. The filter has no checksum of its own; the
+//! block that holds it has one.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Adds a hash. A hash repeated in a row counts once, as for the prefixes of sorted keys.
+    /// Adds a hash. Equal hashes in a row count once, because sorted keys repeat their prefixes.
     pub fn add_hash(&mut self, hash: u64) {
         if self.last.replace(hash) == Some(hash) {
             return;

@@ -72,7 +72,8 @@ pub struct Memtable {
     arena: CacheLine<Mutex<Arena>>,
 }
 
-/// Keeps data that the writer stores away from the cache lines that every reader loads.
+/// Puts data on its own cache lines, so that the writer's stores do not invalidate the lines that
+/// every reader loads.
 #[repr(align(64))]
 struct CacheLine<T>(T);
 
@@ -239,7 +240,7 @@ impl MemtableWriter<'_> {
 }
 
 impl Counters {
-    /// Only the writer calls this, so a separate load and store lose no update.
+    /// Counts an insert. Only the writer calls this, so a separate load and store lose no update.
     fn note(&self, seqno: u64, bytes: usize) {
         let min = self.seqno_min.load(Relaxed).min(seqno);
         let max = self.seqno_max.load(Relaxed).max(seqno);

@@ -34,7 +34,7 @@ pub struct Entry<'m> {
     pub value: &'m [u8],
 }
 
-/// Shortest chain that is worth a walk.
+/// Minimum number of inserts between two trims: a shorter chain is not worth a walk.
 const TRIM_INTERVAL_MIN: u32 = 8;
 
 #[repr(C)]

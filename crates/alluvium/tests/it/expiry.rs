@@ -14,7 +14,7 @@ use alluvium_testkit::model::Direction;
 use crate::driver::collect;
 use crate::fixture::{all, assert_error, database, of, open, rows, text, tiny};
 
-/// A time that the test sets.
+/// Clock that the test sets, in milliseconds.
 #[derive(Clone, Default)]
 struct Time(Arc<AtomicU64>);
 
@@ -23,7 +23,7 @@ impl Time {
         self.0.store(ms, Ordering::Relaxed);
     }
 
-    /// Returns options with this time.
+    /// Returns options with this clock.
     fn options(&self, memtable_bytes: usize) -> Options {
         let time = self.0.clone();
         Options {

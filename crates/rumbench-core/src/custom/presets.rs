@@ -3,12 +3,12 @@
 //! Mixes, distributions and row sizes are those of YCSB's `workloads/` and `CoreWorkload`. YCSB's
 //! tables have a thousand rows by default, these a million.
 
-/// A shipped file.
+/// Workload file shipped in the binary.
 #[derive(Debug, Clone, Copy)]
 pub struct Preset {
     /// Name on the command line.
     pub name: &'static str,
-    /// The sentence that the file has as its description.
+    /// Description, the same as in the file.
     pub description: &'static str,
     /// Content of the file.
     pub text: &'static str,

@@ -37,8 +37,8 @@ fn note<C: KvConnection>(connection: &mut C, key: &[u8], value: &[u8]) -> Result
     at_once(|| connection.put(CATALOG, key, value))
 }
 
-/// Retries only a refused commit: no other client runs during a build, and a restarted build would
-/// find its own entries.
+/// Retries a refused commit immediately, without a restart of the build. No other client runs
+/// during a build, and a restarted build would find its own entries.
 fn at_once(commit: impl FnMut() -> Result<()>) -> Result<()> {
     retried_with(|_attempt| {}, commit).map(|((), _retries)| ())
 }
@@ -130,7 +130,7 @@ fn write_sorted<C: KvConnection>(
     entry_bytes: usize,
 ) -> Result<()> {
     let entry = |place: u32| &entries[place as usize * entry_bytes..][..entry_bytes];
-    // Sort numbers, not slices: a slice is as large as many an entry.
+    // Sort numbers, not slices: a slice can be as large as the entry itself.
     let mut sorted: Vec<u32> = (0..(entries.len() / entry_bytes) as u32).collect();
     sorted.sort_unstable_by(|&a, &b| entry(a).cmp(entry(b)));
     const NO_VALUE: &[u8] = b"";

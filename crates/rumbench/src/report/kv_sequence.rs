@@ -1,10 +1,9 @@
 //! Columns of db_bench's reports for one step of kv-sequence, with its counting errors corrected.
 //!
-//! Operations and response times are of whole calls, and rows have their own column: a multi-get or
-//! a scan is not counted by its calls once and by its rows another time. The costs of a load are
-//! per row, because its operations are commits. Write amplification is the bytes that reached the
-//! device, divided by the bytes from clients: a flush counts once. The writer in steps with a
-//! background writer has columns of its own.
+//! A multi-get or a scan always counts as one operation, and rows have a column of their own. The
+//! costs of a load are per row, because its operations are commits. Write amplification is the
+//! bytes that reached the device, divided by the bytes from clients, so a flush counts once. A
+//! background writer has its own columns.
 
 use super::selection::Group;
 use super::table::{Table, gib, number};

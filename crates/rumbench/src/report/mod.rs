@@ -1,8 +1,9 @@
 //! Text, Markdown, CSV and HTML reports from a stored result: the same numbers for people, wikis,
 //! terminals and programs.
 //!
-//! Order of a report: the setup, one set of tables for each durability promise, marks. Engines with
-//! different promises share a table only on request, and then each row names its promise.
+//! Order of a report: the setup, one set of tables for each durability promise, and the marks that
+//! qualify its numbers. Engines with different promises share a table only on request, and then
+//! each row names its promise.
 
 pub mod compare;
 pub mod csv;
@@ -155,7 +156,7 @@ fn heading(suite: &SuiteResult) -> String {
     out
 }
 
-/// Returns the contestants that ran in other builds, in order, with their builds.
+/// Returns the engines that another build of the laboratory ran, each with that build, in order.
 fn hosts(suite: &SuiteResult) -> Vec<(String, &Host)> {
     let mut found: Vec<(String, &Host)> = Vec::new();
     for trial in &suite.trials {

@@ -108,8 +108,9 @@ pub fn relative(group: &Group<'_>, base: &str) -> Table {
     table
 }
 
-/// Returns the split of CPU time in one phase. With servers it has columns for the server and for
-/// their clients in user mode: the rest of a client is the kernel's part of each round trip.
+/// Returns the CPU time in one phase, split by its users, with stalls, errors and retries. If an
+/// engine is a server, two columns are added: its CPU time, and that of its clients in user mode.
+/// The rest of the clients' time is the kernel's share of each round trip.
 pub fn cpu(group: &Group<'_>, phase: &str) -> Table {
     /// Index of the client's column in user mode.
     const CLIENT_USER: usize = 3;

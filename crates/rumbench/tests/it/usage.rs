@@ -1,4 +1,5 @@
-//! Invalid commands are rejected with exit code 2 and the nearest name.
+//! Command line: invalid commands are rejected with exit code 2 and the nearest name; help, lists,
+//! completions, `doctor` and `plan` print what they promise.
 
 use crate::{rumbench, text};
 

@@ -1,4 +1,4 @@
-//! Tests of the check of a log that is being written.
+//! Tests of the scrub, the check of a log that is still being written.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn a_scrub_skips_a_file_that_never_became_a_segment() {
     let newest = vfs.open(&path(5)).unwrap();
     flip(&*newest, 64);
     assert_eq!(damaged(&vfs, wal.position()), [path(5)]);
-    // A file with a record was a segment.
+    // A file that holds a record was a segment, so its damage is reported.
     let older = vfs.open(&path(1)).unwrap();
     flip(&*older, 64);
     assert_eq!(damaged(&vfs, wal.position()), [path(5), path(1)]);

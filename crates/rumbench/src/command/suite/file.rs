@@ -8,9 +8,9 @@
 //! set = { clients = 2 }
 //!
 //! [[run]]
-//! name = "short"              # of its folder; otherwise the workload's
+//! name = "short"              # name of its folder; default: the workload's name
 //! workload = "linkbench"
-//! set = { seconds = 30 }      # added to those of [all]; any other flag comes in place of [all]'s
+//! set = { seconds = 30 }      # added to the settings of [all]; other flags replace those of [all]
 //! ```
 //!
 //! An engine with a question mark is left out if the build lacks it. Errors name file and line.
@@ -181,7 +181,8 @@ impl Text<'_> {
         Ok(Asked { name, words })
     }
 
-    /// `rocksdb.block_cache = "lru"` is a table in a table for TOML, but one key here.
+    /// Collects settings under dotted keys. TOML parses `rocksdb.block_cache = "lru"` as a table
+    /// in a table, but it is one setting.
     fn flatten<'a>(&self, before: &str, table: &'a DeTable<'a>, sets: &mut Flags<'a>) {
         for (key, value) in table.iter() {
             let key = format!("{before}{}", key.get_ref());

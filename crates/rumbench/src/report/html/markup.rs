@@ -1,5 +1,5 @@
-//! Escaping of text for the page, with control characters made visible. All text passes through
-//! this module.
+//! Escaping of text for the HTML report. Control characters become a visible replacement character.
+//! All text passes through this module.
 //!
 //! Engine names, settings, error texts and command lines come from outside. Numbers and class names
 //! that the neighboring modules create are written as they are.
@@ -41,7 +41,7 @@ pub fn heading(level: usize, id: &str, text: &str) -> String {
     format!("<h{level} id=\"{id}\">{}</h{level}>\n", escape(text))
 }
 
-/// Renders content that unfolds without scripts.
+/// Renders a collapsed section, which a reader can unfold without scripts.
 pub fn details(summary: &str, content: &str) -> String {
     format!(
         "<details><summary>{}</summary>\n{content}</details>\n",

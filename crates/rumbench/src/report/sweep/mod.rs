@@ -1,5 +1,5 @@
-//! Summary of all points of a sweep: throughput, cost and space over the setting, the scalability
-//! of an engine with clients, the aging of a database.
+//! Summary of all points of a sweep: throughput, cost and space for each value of the setting, the
+//! scalability of an engine with the number of clients, and the aging of a database.
 //!
 //! [`curve`] collects the points of one engine and phase, [`scalability`] fits them, [`aging`]
 //! follows the steps of one trial. Text, Markdown and the page show the same tables; [`conclude`]
