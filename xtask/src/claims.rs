@@ -305,9 +305,10 @@ pub fn arguments(given: &[&str]) -> Result<(PathBuf, PathBuf, Compared)> {
             .map(PathBuf::from)
             .with_context(|| format!("claims: {name} is missing"))
     };
-    let compared = match given.contains(&"--relative") {
-        true => Compared::Relative,
-        false => Compared::Absolute,
+    let compared = if given.contains(&"--relative") {
+        Compared::Relative
+    } else {
+        Compared::Absolute
     };
     Ok((after("--binary")?, after("--out")?, compared))
 }

@@ -88,14 +88,18 @@ fn findings(metadata: &[u8]) -> Result<Vec<Finding>> {
     {
         let text = |field: &str| package[field].as_str().unwrap_or("?");
         let is_embedded = embedded.contains(text("id"));
-        let allowed = |licence: &str| match is_embedded {
-            true => licence != NOT_EMBEDDED && ALLOWED.contains(&licence),
-            false => ALLOWED.contains(&licence) || TOOLS.contains(&(text("name"), licence)),
+        let allowed = |licence: &str| {
+            if is_embedded {
+                licence != NOT_EMBEDDED && ALLOWED.contains(&licence)
+            } else {
+                ALLOWED.contains(&licence) || TOOLS.contains(&(text("name"), licence))
+            }
         };
         let name = format!("{} {}", text("name"), text("version"));
-        let place = match is_embedded {
-            true => "not on the list for what users build",
-            false => "not on the list",
+        let place = if is_embedded {
+            "not on the list for what users build"
+        } else {
+            "not on the list"
         };
         let message = match package["license"].as_str() {
             None => format!("{name} declares no licence"),

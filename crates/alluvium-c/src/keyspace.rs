@@ -225,9 +225,10 @@ pub unsafe extern "C" fn alluvium_keyspace_multi_get(
 pub(crate) fn name_within<'a>(database: &Database, keyspace: &'a Keyspace) -> Result<&'a str> {
     let name = keyspace.name();
     let existing = database.existing_keyspace(name)?;
-    match existing.is_some_and(|existing| existing.id() == keyspace.id()) {
-        true => Ok(name),
-        false => Err(Error::KeyspaceDropped(name.to_owned())),
+    if existing.is_some_and(|existing| existing.id() == keyspace.id()) {
+        Ok(name)
+    } else {
+        Err(Error::KeyspaceDropped(name.to_owned()))
     }
 }
 

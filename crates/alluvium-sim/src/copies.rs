@@ -52,9 +52,10 @@ impl Client {
                 for damage in &report.damages {
                     world.tolerate(damage)?;
                 }
-                match report.is_complete() {
-                    true => compare_copy(world, &what, &repaired, &state, true),
-                    false => Ok(()),
+                if report.is_complete() {
+                    compare_copy(world, &what, &repaired, &state, true)
+                } else {
+                    Ok(())
                 }
             }
         }
@@ -178,12 +179,13 @@ fn check_content(world: &World, what: &str, found: &Content, state: &State) -> C
         return Err(format!("{what} lacks the keyspaces {missing:?}"));
     }
     let times = world.records.history().times(found.read_at.clone());
-    match world.records.history().is_of(found, state, &times) {
-        true => Ok(()),
-        false => Err(format!(
+    if world.records.history().is_of(found, state, &times) {
+        Ok(())
+    } else {
+        Err(format!(
             "{what} differs: {}",
             difference(state, found, &times)
-        )),
+        ))
     }
 }
 

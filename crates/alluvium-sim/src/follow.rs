@@ -35,9 +35,10 @@ impl Client {
                 return Ok(());
             };
             // Taken before the stream is read, which may miss a commit that arrives meanwhile.
-            let owed = match is_durable_only(self.number) {
-                true => world.records.history().floor(false),
-                false => world.db.visible_seqno(),
+            let owed = if is_durable_only(self.number) {
+                world.records.history().floor(false)
+            } else {
+                world.db.visible_seqno()
             };
             let next = match stream.next() {
                 Ok(next) => next,
@@ -99,10 +100,11 @@ impl Client {
         world.tolerate(error)?;
         if matches!(error, Error::ChangesLost { .. }) {
             self.stream = None;
-            let next = match is_durable_only(self.number) {
+            let next = if is_durable_only(self.number) {
                 // Visible commits need not be durable.
-                true => world.records.history().floor(false) + 1,
-                false => world.db.visible_seqno() + 1,
+                world.records.history().floor(false) + 1
+            } else {
+                world.db.visible_seqno() + 1
             };
             self.resume_at(world, next.max(self.position(world)));
         }
@@ -158,12 +160,13 @@ fn judge(world: &World, history: &History, change: &Change, position: u64) -> Ch
                 .flatten()
                 .collect();
             let told: u64 = keyspaces.iter().map(|(_, rows)| rows).sum();
-            match told == rows.len() as u64 {
-                true => Ok(()),
-                false => Err(format!(
+            if told == rows.len() as u64 {
+                Ok(())
+            } else {
+                Err(format!(
                     "ingest {seqno} of {} rows comes as {told}",
                     rows.len()
-                )),
+                ))
             }
         }
         // An ingest that failed at its end.
@@ -222,10 +225,11 @@ fn judge_operations(
         .iter()
         .filter(of_lasting)
         .eq(after.iter().filter(of_lasting));
-    match same {
-        true => Ok(()),
-        false => Err(format!(
+    if same {
+        Ok(())
+    } else {
+        Err(format!(
             "change {seqno} is not what its commit did: {operations:?}"
-        )),
+        ))
     }
 }

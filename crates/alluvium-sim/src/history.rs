@@ -195,9 +195,10 @@ impl History {
 
     /// Returns whether a read may have this result in a state, at a time.
     pub fn admits(&self, read: &Read, id: u32, state: &State, now_ms: u64, seen: &Seen) -> bool {
-        match self.filtered == Some(id) {
-            true => admits_filtered(read, id, state, now_ms, seen),
-            false => expected(read, id, state, now_ms) == *seen,
+        if self.filtered == Some(id) {
+            admits_filtered(read, id, state, now_ms, seen)
+        } else {
+            expected(read, id, state, now_ms) == *seen
         }
     }
 

@@ -94,11 +94,10 @@ impl RecordingListener {
                 heard.merging
             ));
         }
-        match poisoned && !heard.poisoned {
-            true => {
-                Err("writes are refused for an earlier failure, and no event reported it".into())
-            }
-            false => Ok(()),
+        if poisoned && !heard.poisoned {
+            Err("writes are refused for an earlier failure, and no event reported it".into())
+        } else {
+            Ok(())
         }
     }
 }

@@ -69,9 +69,10 @@ impl Client {
         };
         let options = BulkLoadOptions {
             memory_bytes: LOAD_MEMORY_BYTES,
-            duplicates: match unique {
-                true => Duplicates::Refuse,
-                false => Duplicates::LastWins,
+            duplicates: if unique {
+                Duplicates::Refuse
+            } else {
+                Duplicates::LastWins
             },
         };
         let Some(mut load) = world.known(world.db.bulk_load(options))? else {
@@ -159,9 +160,10 @@ fn judge_refusal(world: &World, error: &Error, refused: bool) -> Checked<()> {
         return world.tolerate(error);
     }
     world.records.count("bulk loads refused", 1);
-    match refused {
-        true => Ok(()),
-        false => Err(format!("no key came twice: {error}")),
+    if refused {
+        Ok(())
+    } else {
+        Err(format!("no key came twice: {error}"))
     }
 }
 
@@ -187,8 +189,9 @@ fn install(
         ));
     }
     let seqno = world.committed(tag, result.map(drop), Durability::Sync)?;
-    match seqno == told || world.disk.is_dead() {
-        true => Ok(seqno.is_some()),
-        false => Err(format!("a load says {told:?}, its number is {seqno:?}")),
+    if seqno == told || world.disk.is_dead() {
+        Ok(seqno.is_some())
+    } else {
+        Err(format!("a load says {told:?}, its number is {seqno:?}"))
     }
 }

@@ -106,9 +106,10 @@ impl Maker {
     }
 
     fn post_mortem(&mut self) -> Numbered<PostMortem> {
-        let post_mortem = match self.rng.percent(40) {
-            true => PostMortem::Repair,
-            false => PostMortem::Rot(self.rng.next_u64()),
+        let post_mortem = if self.rng.percent(40) {
+            PostMortem::Repair
+        } else {
+            PostMortem::Rot(self.rng.next_u64())
         };
         self.number(post_mortem)
     }
@@ -239,9 +240,10 @@ impl Maker {
 
     /// Returns a key, skewed towards the first ones.
     fn key(&mut self) -> Key {
-        let within = match self.rng.percent(50) {
-            true => self.keys.min(3),
-            false => self.keys,
+        let within = if self.rng.percent(50) {
+            self.keys.min(3)
+        } else {
+            self.keys
         };
         Key(format!("k{:02}", self.rng.below(within)).into_bytes())
     }
@@ -311,12 +313,11 @@ impl Maker {
     }
 
     fn batch(&mut self) -> Op {
-        let changes = match self.rng.percent(5) {
-            true => self.nested_ranges(),
-            false => {
-                let count = 1 + self.rng.below(4);
-                (0..count).map(|_| self.change()).collect()
-            }
+        let changes = if self.rng.percent(5) {
+            self.nested_ranges()
+        } else {
+            let count = 1 + self.rng.below(4);
+            (0..count).map(|_| self.change()).collect()
         };
         let own = [None, Some(Durability::Sync), Some(Durability::Buffered)];
         let own = own[self.rng.weighted(&[5, 2, 1])];
@@ -378,9 +379,10 @@ impl Maker {
 
     fn bulk_load(&mut self) -> Op {
         let large = self.rng.percent(40);
-        let count = match large {
-            true => 8 + self.rng.below(8),
-            false => 1 + self.rng.below(12),
+        let count = if large {
+            8 + self.rng.below(8)
+        } else {
+            1 + self.rng.below(12)
         };
         Op::BulkLoad {
             place: self.place(),

@@ -35,10 +35,11 @@ pub(crate) fn move_away_and_back(
     };
     moved().map_err(|e| format!("cannot move the directory away: {e}"))?;
     let flushed = flush();
-    let back = match world.disk.is_dead() {
+    let back = if world.disk.is_dead() {
         // The next incarnation moves it back.
-        true => Ok(()),
-        false => put_back(&files),
+        Ok(())
+    } else {
+        put_back(&files)
     };
     world.moved.store(false, Ordering::Relaxed);
     flushed.and(back)

@@ -72,9 +72,10 @@ impl Left<'_> {
             let path = damage_of(damage);
             path.is_some_and(|path| !is_log(path))
         });
-        match harmed || report.unknown_operations > 0 {
-            true => self.judge_rows(&found),
-            false => self.judge_state(&found, floor, "what was repaired"),
+        if harmed || report.unknown_operations > 0 {
+            self.judge_rows(&found)
+        } else {
+            self.judge_state(&found, floor, "what was repaired")
         }
     }
 
@@ -86,15 +87,16 @@ impl Left<'_> {
         self.records.count("databases with a rotten bit", 1);
         // A wrong record at the very end of a log is indistinguishable from a torn tail.
         let floor = if is_log(&path) { 0 } else { self.floor };
-        let told = |what: &str, error: &Error| match is_told(error, &path) {
-            true => {
+        let told = |what: &str, error: &Error| {
+            if is_told(error, &path) {
                 self.records.count("rotten bits that were told", 1);
                 Ok(())
+            } else {
+                Err(format!(
+                    "{} is rotten, {what}: {error} ({error:?})",
+                    path.display()
+                ))
             }
-            false => Err(format!(
-                "{} is rotten, {what}: {error} ({error:?})",
-                path.display()
-            )),
         };
         let vfs = copy.crash(0, CrashOptions::PROCESS_KILLED);
         let (options, watch) = self.records.watched(self.options);

@@ -86,9 +86,12 @@ pub fn shown(numbers: &[usize]) -> String {
             _ => ranges.push((number, number)),
         }
     }
-    let range = |(first, last): &(usize, usize)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
+    let range = |(first, last): &(usize, usize)| {
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        }
     };
     ranges.iter().map(range).collect::<Vec<_>>().join(",")
 }

@@ -162,11 +162,12 @@ impl MachineClock {
     /// Checks that a database may have confirmed this time before it stored it.
     pub fn check_stored(&self, stored_ms: u64) -> Result<(), String> {
         let most = self.places().confirmed_most().map_or(0, |(_, time)| time);
-        match stored_ms <= most {
-            true => Ok(()),
-            false => Err(format!(
+        if stored_ms <= most {
+            Ok(())
+        } else {
+            Err(format!(
                 "the time {stored_ms} ms is stored, and {most} ms is the latest that may have been confirmed"
-            )),
+            ))
         }
     }
 }

@@ -219,13 +219,12 @@ impl Running<'_> {
                 (key, row(keyspace, key, Some(&stored)))
             }
             Change::Insert(_, key) => {
-                match !self.read_locked(keyspace, key)? && is_exclusive(key) {
-                    true => {
-                        stored.until_ms = None;
-                        self.transaction.insert(keyspace, key, &stored.value)?;
-                        self.inserts.push(self.own.len());
-                    }
-                    false => self.put(keyspace, key, &stored)?,
+                if !self.read_locked(keyspace, key)? && is_exclusive(key) {
+                    stored.until_ms = None;
+                    self.transaction.insert(keyspace, key, &stored.value)?;
+                    self.inserts.push(self.own.len());
+                } else {
+                    self.put(keyspace, key, &stored)?
                 }
                 (key, row(keyspace, key, Some(&stored)))
             }
@@ -334,18 +333,20 @@ impl Running<'_> {
         }
         let mark = row(marks, &key, Some(&Stored::lasting(&value)));
         self.own.push(mark);
-        let writes = match prepares {
-            true => self.lasting_writes(),
-            false => self.own.clone(),
+        let writes = if prepares {
+            self.lasting_writes()
+        } else {
+            self.own.clone()
         };
         let intent = Intent {
             writes,
             tracked: true,
         };
         self.world.records.history().say(self.tag, intent);
-        match prepares {
-            true => self.prepare(point, ending),
-            false => self.commit(point),
+        if prepares {
+            self.prepare(point, ending)
+        } else {
+            self.commit(point)
         }
     }
 

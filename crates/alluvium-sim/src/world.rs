@@ -224,9 +224,10 @@ impl World {
             Error::Poisoned(_) => self.disk.may_have_stopped() || self.disk.has_flipped(),
             _ => false,
         };
-        match explained {
-            true => Ok(()),
-            false => Err(format!("unexpected error: {message}")),
+        if explained {
+            Ok(())
+        } else {
+            Err(format!("unexpected error: {message}"))
         }
     }
 

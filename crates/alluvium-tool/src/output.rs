@@ -46,9 +46,10 @@ impl Output {
 
     /// Writes and flushes the document or the lines, so that advice follows the answer.
     pub fn answer(&mut self, document: &Value, lines: impl AsRef<str>) -> anyhow::Result<()> {
-        match self.json {
-            true => self.line(format!("{document:#}"))?,
-            false => self.raw(lines.as_ref())?,
+        if self.json {
+            self.line(format!("{document:#}"))?
+        } else {
+            self.raw(lines.as_ref())?
         }
         self.flush()
     }

@@ -125,10 +125,10 @@ pub fn utc(seconds: u64) -> String {
 pub fn with_causes(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for message in error.chain().map(ToString::to_string) {
-        match line.is_empty() {
-            true => line = message,
-            false if line.contains(&message) => {}
-            false => line = format!("{line}: {message}"),
+        if line.is_empty() {
+            line = message;
+        } else if !line.contains(&message) {
+            line = format!("{line}: {message}");
         }
     }
     line

@@ -97,9 +97,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Failure> 
             dir => found.dir = dir.into(),
         }
     }
-    match found.dir.as_os_str().is_empty() {
-        true => Err(USAGE.into()),
-        false => Ok(found),
+    if found.dir.as_os_str().is_empty() {
+        Err(USAGE.into())
+    } else {
+        Ok(found)
     }
 }
 

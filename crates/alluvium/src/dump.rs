@@ -86,10 +86,11 @@ pub fn log(
             content: content(kind, payload),
         };
         stopped = !visit(record);
-        match stopped {
+        if stopped {
             // Stops the replay; never returned to the caller.
-            true => Err(Error::Closed),
-            false => Ok(()),
+            Err(Error::Closed)
+        } else {
+            Ok(())
         }
     };
     let read = crate::wal::salvage(vfs, dir, database_uid, oldest_needed, &mut each);

@@ -233,9 +233,10 @@ impl Error {
     /// system reports a full device or quota.
     pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
         // The parent of a name without directories is empty; messages should show a path.
-        let path = match path.as_os_str().is_empty() {
-            true => PathBuf::from("."),
-            false => path.to_path_buf(),
+        let path = if path.as_os_str().is_empty() {
+            PathBuf::from(".")
+        } else {
+            path.to_path_buf()
         };
         let full = matches!(
             source.kind(),

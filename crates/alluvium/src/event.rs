@@ -200,9 +200,10 @@ impl Events {
         if std::mem::replace(&mut queue.delaying, now) == now {
             return;
         }
-        queue.push(match now {
-            true => Event::WriteDelayBegin,
-            false => Event::WriteDelayEnd,
+        queue.push(if now {
+            Event::WriteDelayBegin
+        } else {
+            Event::WriteDelayEnd
         });
         drop(queue);
         self.changed.notify_one();
@@ -251,9 +252,10 @@ impl Events {
                 loop {
                     if let Some(event) = queue.events.pop_front() {
                         // Events were dropped only after all queued ones.
-                        let lost = match queue.events.is_empty() {
-                            true => std::mem::take(&mut queue.lost),
-                            false => 0,
+                        let lost = if queue.events.is_empty() {
+                            std::mem::take(&mut queue.lost)
+                        } else {
+                            0
                         };
                         break (event, lost);
                     }

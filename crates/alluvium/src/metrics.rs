@@ -222,9 +222,10 @@ impl Sampling {
         let commits = &self.shards[thread_shard()];
         let n = commits.load(Ordering::Relaxed);
         commits.store(n.wrapping_add(1), Ordering::Relaxed);
-        match n.is_multiple_of(COMMITS_PER_TIMING) {
-            true => COMMITS_PER_TIMING,
-            false => 0,
+        if n.is_multiple_of(COMMITS_PER_TIMING) {
+            COMMITS_PER_TIMING
+        } else {
+            0
         }
     }
 }

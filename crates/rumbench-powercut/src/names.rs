@@ -155,11 +155,12 @@ pub unsafe extern "C" fn rmdir(path: *const c_char) -> c_int {
 pub unsafe extern "C" fn remove(path: *const c_char) -> c_int {
     // SAFETY: the caller upholds the conditions of the manual.
     let status = system::status_of(unsafe { CStr::from_ptr(path) });
-    match status.is_some_and(|status| status.is_directory()) {
+    if status.is_some_and(|status| status.is_directory()) {
         // SAFETY: the caller upholds the conditions of the manual.
-        true => unsafe { rmdir(path) },
+        unsafe { rmdir(path) }
+    } else {
         // SAFETY: the caller upholds the conditions of the manual.
-        false => unsafe { unlink(path) },
+        unsafe { unlink(path) }
     }
 }
 
@@ -241,9 +242,10 @@ pub unsafe extern "C" fn renameat2(
         let source = recorder.watched_path(from_directory, from);
         let status = source.as_deref().and_then(system::status_of);
         let replaced = system::status_of(whole).is_some_and(|status| status.is_file());
-        let kept = match replaced {
-            true => recorder.keep(whole),
-            false => Vec::new(),
+        let kept = if replaced {
+            recorder.keep(whole)
+        } else {
+            Vec::new()
         };
         let to = whole.to_bytes().to_vec();
         let record = match source {

@@ -78,9 +78,10 @@ impl Tree {
             let leaf = self.leaf_for(&Target::AtOrAfter(probe));
             let count = leaf.node.count();
             let slot = leaf.node.rank(0, count, &probe, Equal::After);
-            let record = match slot < count {
-                true => leaf.node.record_if(slot, &probe),
-                false => None,
+            let record = if slot < count {
+                leaf.node.record_if(slot, &probe)
+            } else {
+                None
             };
             if leaf.node.unchanged_since(leaf.version) {
                 return record;
@@ -291,9 +292,10 @@ impl Tree {
     ) {
         // SAFETY: the arena outlives the tree.
         let right = unsafe {
-            match node.is_leaf() {
-                true => NodeRef::create_leaf(arena),
-                false => NodeRef::create_inner(arena),
+            if node.is_leaf() {
+                NodeRef::create_leaf(arena)
+            } else {
+                NodeRef::create_inner(arena)
             }
         };
         let (left_new, right_new) = match new {

@@ -93,12 +93,11 @@ impl Model {
             let seen = versions[0].0 <= read_point;
             seen.then(|| self.rows.get_key_value(key).map(|(key, _)| key.as_slice()))?
         };
-        match forwards {
-            true => (self.rows.range::<[u8], _>((from, Bound::Unbounded))).find_map(visible),
-            false => {
-                let mut range = self.rows.range::<[u8], _>((Bound::Unbounded, from)).rev();
-                range.find_map(visible)
-            }
+        if forwards {
+            (self.rows.range::<[u8], _>((from, Bound::Unbounded))).find_map(visible)
+        } else {
+            let mut range = self.rows.range::<[u8], _>((Bound::Unbounded, from)).rev();
+            range.find_map(visible)
         }
     }
 
@@ -163,9 +162,10 @@ impl Model {
             let Some(key) = expected else { break };
             let forwards = random.below(3) != 0;
             expected = self.expected(Bound::Excluded(key), forwards, read_point);
-            let stepped = match forwards {
-                true => cursor.next(),
-                false => cursor.prev(),
+            let stepped = if forwards {
+                cursor.next()
+            } else {
+                cursor.prev()
             };
             assert_eq!(stepped, expected.is_some());
         }

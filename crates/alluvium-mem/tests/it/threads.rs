@@ -93,20 +93,21 @@ fn scan(shared: &Shared, random: &mut Random, read_point: u64) {
                 (entry.seqno, entry.value),
                 (commit, &commit.to_le_bytes()[..])
             );
-            match forwards {
-                true => cursor.next(),
-                false => cursor.prev(),
+            if forwards {
+                cursor.next()
+            } else {
+                cursor.prev()
             };
         } else {
             assert_ne!(seen, Some(encode(expected)));
         }
-        match forwards {
-            true if expected + 1 < KEYS => expected += 1,
-            false if expected > 0 => expected -= 1,
-            _ => {
-                assert!(!cursor.valid());
-                return;
-            }
+        if forwards && expected + 1 < KEYS {
+            expected += 1;
+        } else if !forwards && expected > 0 {
+            expected -= 1;
+        } else {
+            assert!(!cursor.valid());
+            return;
         }
     }
 }

@@ -100,9 +100,10 @@ impl Graph {
             let followers = versions.followers.range(from..);
             let same = followers.take_while(|(o, v, _)| (*o, *v) == (read.object, read.version));
             for (object, before, after) in same {
-                let kind = match read.by_range {
-                    true => Kind::RangeReadWrite,
-                    false => Kind::ReadWrite,
+                let kind = if read.by_range {
+                    Kind::RangeReadWrite
+                } else {
+                    Kind::ReadWrite
                 };
                 let about = Some((*object, *before, Some(*after)));
                 let writer = versions.writer(*object, *after);

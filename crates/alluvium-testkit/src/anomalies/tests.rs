@@ -97,13 +97,17 @@ fn each_anomaly_is_found_in_a_history_that_has_it_and_in_no_other() {
     let file = "src/anomalies/histories.test";
     script::run(file, |command| {
         let found = history(&command.input).check();
-        let tell = |finding: &Finding| match command.has("names") {
-            true => format!("{}\n", finding.anomaly.name()),
-            false => format!("{finding}\n"),
+        let tell = |finding: &Finding| {
+            if command.has("names") {
+                format!("{}\n", finding.anomaly.name())
+            } else {
+                format!("{finding}\n")
+            }
         };
-        match found.is_empty() {
-            true => "nothing\n".into(),
-            false => found.iter().map(tell).collect(),
+        if found.is_empty() {
+            "nothing\n".into()
+        } else {
+            found.iter().map(tell).collect()
         }
     });
 }

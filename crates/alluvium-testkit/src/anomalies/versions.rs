@@ -397,9 +397,10 @@ impl Versions {
                     history.describe(at),
                     history.describe(other)
                 );
-                let anomaly = match base.locked {
-                    true => Anomaly::LostLockedUpdate,
-                    false => Anomaly::LostUpdate,
+                let anomaly = if base.locked {
+                    Anomaly::LostLockedUpdate
+                } else {
+                    Anomaly::LostUpdate
                 };
                 findings.push(Finding { anomaly, text });
             }

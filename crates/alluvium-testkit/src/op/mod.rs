@@ -424,9 +424,10 @@ impl Generator {
 
     fn value(&mut self, rng: &mut Rng) -> Vec<u8> {
         self.values += 1;
-        let bytes = match rng.percent(1) {
-            true => self.shape.large_value_bytes,
-            false => rng.range(self.shape.value_bytes.clone()),
+        let bytes = if rng.percent(1) {
+            self.shape.large_value_bytes
+        } else {
+            rng.range(self.shape.value_bytes.clone())
         };
         let mut value = format!("v{}.", self.values).into_bytes();
         // Half compressible, like typical values.
@@ -452,9 +453,10 @@ fn keyspace_name(number: usize) -> String {
 fn random_key(keys: &[Vec<u8>], lengths: Range<usize>, rng: &mut Rng) -> Vec<u8> {
     const ALPHABET: [u8; 6] = [0x00, 0x01, b'a', b'b', 0x7F, 0xFF];
     let length = rng.range(lengths);
-    let mut key = match keys.is_empty() || rng.percent(30) {
-        true => Vec::new(),
-        false => rng.pick(keys).clone(),
+    let mut key = if keys.is_empty() || rng.percent(30) {
+        Vec::new()
+    } else {
+        rng.pick(keys).clone()
     };
     // Most keys that extend another one share all but their last bytes with it.
     if rng.percent(70) {

@@ -130,9 +130,10 @@ fn known(store: &BackupStore, id: u64) -> anyhow::Result<()> {
         return Ok(());
     }
     let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
-    let there = match ids.is_empty() {
-        true => "there are none".to_owned(),
-        false => format!("there are: {}", ids.join(", ")),
+    let there = if ids.is_empty() {
+        "there are none".to_owned()
+    } else {
+        format!("there are: {}", ids.join(", "))
     };
     Err(Usage(format!("there is no backup {id}; {there}")).into())
 }
@@ -159,9 +160,10 @@ fn backup_json(backup: &BackupInfo) -> Value {
 }
 
 fn backup_line(backup: &BackupInfo, copied: bool) -> String {
-    let copied = match copied {
-        true => format!(", {} of it copied now", size(backup.copied_bytes)),
-        false => format!(", made {}", utc(backup.created)),
+    let copied = if copied {
+        format!(", {} of it copied now", size(backup.copied_bytes))
+    } else {
+        format!(", made {}", utc(backup.created))
     };
     format!(
         "backup {}: every commit up to {}, {} with {}{copied}",
@@ -192,9 +194,10 @@ fn list(arguments: &StoreArgs, output: &mut Output) -> anyhow::Result<Exit> {
         "damaged": damaged.collect::<Vec<_>>(),
     });
     output.answer(&document, lines)?;
-    Ok(match list.damaged.is_empty() {
-        true => Exit::Done,
-        false => Exit::Wrong,
+    Ok(if list.damaged.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Wrong
     })
 }
 

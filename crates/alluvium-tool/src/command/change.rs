@@ -107,10 +107,11 @@ pub fn checkpoint(arguments: &CheckpointArgs, output: &mut Output) -> anyhow::Re
 /// Runs `alluvium load`: all rows as one commit, or none.
 pub fn load(arguments: &LoadArgs, form: Form, output: &mut Output) -> anyhow::Result<Exit> {
     let db = open_to_write(&arguments.dir)?;
-    let target = match arguments.create {
+    let target = if arguments.create {
         // An existing keyspace keeps its options.
-        true => db.keyspace(&arguments.keyspace, KeyspaceOptions::default())?,
-        false => keyspace(&db, &arguments.keyspace)?,
+        db.keyspace(&arguments.keyspace, KeyspaceOptions::default())?
+    } else {
+        keyspace(&db, &arguments.keyspace)?
     };
     let mut load = db.bulk_load(BulkLoadOptions::default())?;
     for (at, line) in std::io::stdin().lock().lines().enumerate() {

@@ -62,9 +62,10 @@ pub struct Form {
 impl Form {
     /// Returns the text form of keys and values.
     pub fn coding(self) -> Coding {
-        match self.hex {
-            true => Coding::Hex,
-            false => Coding::Escaped,
+        if self.hex {
+            Coding::Hex
+        } else {
+            Coding::Escaped
         }
     }
 }

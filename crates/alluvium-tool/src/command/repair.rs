@@ -72,9 +72,10 @@ fn ask(dir: &Path) -> anyhow::Result<()> {
     let mut line = String::new();
     let read = std::io::stdin().lock().read_line(&mut line);
     read.context("cannot read the answer")?;
-    match line.trim_end_matches(['\r', '\n']) == name {
-        true => Ok(()),
-        false => Err(Usage("that is not its name; nothing was done".to_owned()).into()),
+    if line.trim_end_matches(['\r', '\n']) == name {
+        Ok(())
+    } else {
+        Err(Usage("that is not its name; nothing was done".to_owned()).into())
     }
 }
 
@@ -126,9 +127,10 @@ fn lines(report: &RepairReport, coding: Coding) -> String {
             "not saved: {operations} of the log on unknown keyspaces"
         );
     }
-    let verdict = match report.is_complete() {
-        true => "everything was saved",
-        false => "saved what can be read",
+    let verdict = if report.is_complete() {
+        "everything was saved"
+    } else {
+        "saved what can be read"
     };
     let _ = writeln!(
         out,

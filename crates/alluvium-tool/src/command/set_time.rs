@@ -35,9 +35,10 @@ pub fn run(arguments: &SetTimeArgs, output: &mut Output) -> anyhow::Result<Exit>
     };
     let stored_ms = alluvium::set_stored_time(dir, to_ms).with_context(cannot)?;
     let document = json!({ "stored_ms": stored_ms, "set_to_ms": to_ms });
-    let line = match to_ms < stored_ms {
-        true => format!("the stored time was {stored_ms} ms since 1970, now it is {to_ms} ms\n"),
-        false => format!("the stored time stays at {stored_ms} ms since 1970\n"),
+    let line = if to_ms < stored_ms {
+        format!("the stored time was {stored_ms} ms since 1970, now it is {to_ms} ms\n")
+    } else {
+        format!("the stored time stays at {stored_ms} ms since 1970\n")
     };
     output.answer(&document, line)?;
     Ok(Exit::Done)

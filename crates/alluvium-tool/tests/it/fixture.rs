@@ -53,11 +53,10 @@ pub fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(contents(&path)),
-            false => {
-                found.insert(path.clone(), std::fs::read(&path).unwrap());
-            }
+        if path.is_dir() {
+            found.extend(contents(&path))
+        } else {
+            found.insert(path.clone(), std::fs::read(&path).unwrap());
         }
     }
     found

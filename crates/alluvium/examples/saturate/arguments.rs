@@ -50,9 +50,10 @@ impl Arguments {
                 dir => found.dir = dir.into(),
             }
         }
-        match found.dir.as_os_str().is_empty() || found.keys == 0 {
-            true => Err(USAGE.into()),
-            false => Ok(found),
+        if found.dir.as_os_str().is_empty() || found.keys == 0 {
+            Err(USAGE.into())
+        } else {
+            Ok(found)
         }
     }
 }

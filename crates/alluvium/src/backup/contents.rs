@@ -53,9 +53,10 @@ impl BackupStore {
     }
 
     pub(super) fn find(&self, id: u64) -> Result<Listing> {
-        match self.ids()?.contains(&id) {
-            true => self.read_listing(id),
-            false => Err(unknown(id)),
+        if self.ids()?.contains(&id) {
+            self.read_listing(id)
+        } else {
+            Err(unknown(id))
         }
     }
 

@@ -105,9 +105,10 @@ pub struct BackupList {
 impl BackupStore {
     /// Fails with [`Error::Forked`] in a process forked from the one that opened the store.
     fn check_process(&self) -> Result<()> {
-        match self.process.is_current() {
-            true => Ok(()),
-            false => Err(Error::Forked),
+        if self.process.is_current() {
+            Ok(())
+        } else {
+            Err(Error::Forked)
         }
     }
 

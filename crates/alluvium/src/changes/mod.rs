@@ -296,9 +296,10 @@ impl Changes {
     /// Returns the newest number that may be returned now.
     fn end(&self) -> SeqNo {
         let (shared, visible) = (self.db.shared(), self.db.visible_seqno());
-        match self.options.durable_only {
-            true => visible.min(shared.durable_seqno()),
-            false => visible,
+        if self.options.durable_only {
+            visible.min(shared.durable_seqno())
+        } else {
+            visible
         }
     }
 
@@ -308,9 +309,10 @@ impl Changes {
         let read = self.log.read(end, &mut self.records);
         self.advance_pin();
         // Records read before an error are returned first; the error then occurs again.
-        match self.records.is_empty() {
-            true => read.map(|()| false),
-            false => Ok(true),
+        if self.records.is_empty() {
+            read.map(|()| false)
+        } else {
+            Ok(true)
         }
     }
 

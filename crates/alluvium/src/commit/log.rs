@@ -209,9 +209,10 @@ impl Log {
                 } else {
                     Taker::Background
                 };
-                match shared.spend_ballast(taker, &error) && makes_room {
-                    true => self.write_records(shared, group),
-                    false => Err(error),
+                if shared.spend_ballast(taker, &error) && makes_room {
+                    self.write_records(shared, group)
+                } else {
+                    Err(error)
                 }
             }
             result => result,
@@ -256,9 +257,10 @@ impl Log {
         if let Some(wal) = &mut self.wal {
             wal.set_ample_space(ample_space);
         }
-        match self.wants_segment(shared) {
-            true => self.wal.as_mut()?.plan_next(),
-            false => None,
+        if self.wants_segment(shared) {
+            self.wal.as_mut()?.plan_next()
+        } else {
+            None
         }
     }
 

@@ -53,10 +53,7 @@ impl<'a> DdlMarker<'a> {
         };
         let keyspace = KeyspaceId(d.varint32()?);
         let name = std::str::from_utf8(d.bytes()?).ok()?;
-        let options = match d.is_empty() {
-            true => None,
-            false => Some(d.bytes()?),
-        };
+        let options = if d.is_empty() { None } else { Some(d.bytes()?) };
         Some(DdlMarker {
             action,
             keyspace,

@@ -226,9 +226,10 @@ impl Unresolved {
         }
         // All prepared transactions are in memory and are written again whenever the log rolls.
         let limit = shared.plan().prepared_bytes();
-        match bytes > limit {
-            true => Err(Error::TransactionTooLarge { bytes, limit }),
-            false => Ok(()),
+        if bytes > limit {
+            Err(Error::TransactionTooLarge { bytes, limit })
+        } else {
+            Ok(())
         }
     }
 }
@@ -253,11 +254,12 @@ impl Log {
             return self.unresolved.admit_prepare(shared, state, group);
         }
         let slot = self.unresolved.by_xid.get(&state.xid);
-        match slot.is_some_and(|slot| Arc::ptr_eq(&slot.state, state)) {
-            true => Ok(()),
-            false => Err(Error::InvalidArgument(
+        if slot.is_some_and(|slot| Arc::ptr_eq(&slot.state, state)) {
+            Ok(())
+        } else {
+            Err(Error::InvalidArgument(
                 "the prepared transaction was resolved already".into(),
-            )),
+            ))
         }
     }
 

@@ -127,10 +127,12 @@ impl Noted {
             ),
         };
         let price = SEEKS_PER_INSTALL + seeks;
-        match due && now.seeks.saturating_sub(self.first.seeks) >= price {
-            false => Paid::Nothing,
-            true if seal => Paid::SealAndFlush,
-            true => Paid::Flush,
+        if !due || now.seeks.saturating_sub(self.first.seeks) < price {
+            Paid::Nothing
+        } else if seal {
+            Paid::SealAndFlush
+        } else {
+            Paid::Flush
         }
     }
 
@@ -241,9 +243,10 @@ pub(super) fn room_for(group: &Group) -> u64 {
 /// seeks.
 pub(super) fn pick(shared: &Shared, rules: &PickRules, survey: &Survey) -> Option<Picked> {
     let noted = shared.jobs.state.lock().noted;
-    let share = match noted.is_some_and(|noted| noted.lasts) {
-        true => DOWN_PAYMENT,
-        false => 1.0,
+    let share = if noted.is_some_and(|noted| noted.lasts) {
+        DOWN_PAYMENT
+    } else {
+        1.0
     };
     let picked = rules.pick_read_triggered(&survey.sizes, share)?;
     let place = &survey.places[picked.group];

@@ -100,9 +100,10 @@ impl Retire {
         let Some(filter) = &self.filter else {
             return Ok(None);
         };
-        let loaded = match newest.kind == separated {
-            true => Some(resolve(&self.values, stored, Path::new(&self.keyspace))?),
-            false => None,
+        let loaded = if newest.kind == separated {
+            Some(resolve(&self.values, stored, Path::new(&self.keyspace))?)
+        } else {
+            None
         };
         let stored = loaded.as_deref().unwrap_or(stored);
         let (value, rest) = stored.split_at(stored.len().saturating_sub(rest_bytes));
@@ -113,9 +114,10 @@ impl Retire {
                 Ok(None)
             }
             FilterDecision::Replace(replaced) => {
-                newest.kind = match newest.kind.is_insert() {
-                    true => ValueKind::Insert,
-                    false => ValueKind::Put,
+                newest.kind = if newest.kind.is_insert() {
+                    ValueKind::Insert
+                } else {
+                    ValueKind::Put
                 };
                 Ok(Some([&replaced[..], rest].concat()))
             }

@@ -70,9 +70,10 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
         let Some(separated) = kind.separated() else {
             return Ok(None);
         };
-        let rest_bytes = match self.tree.stores_expiry {
-            true => EXPIRY_BYTES,
-            false => 0,
+        let rest_bytes = if self.tree.stores_expiry {
+            EXPIRY_BYTES
+        } else {
+            0
         };
         if kind.is_pointer() {
             let moves = Pointer::decode(stored).is_some_and(|(p, _)| self.is_victim(p.file));

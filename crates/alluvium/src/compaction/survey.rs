@@ -43,9 +43,10 @@ pub(crate) fn survey(shared: &Shared) -> Survey {
         .collect();
     let worth = Worth {
         horizon: shared.read_points.horizon(),
-        expired_for_all: match shared.clock.in_use() {
-            true => shared.clock.expired_for_all(),
-            false => 0,
+        expired_for_all: if shared.clock.in_use() {
+            shared.clock.expired_for_all()
+        } else {
+            0
         },
         victims: files_to_empty(&versions),
     };
@@ -70,9 +71,12 @@ pub(crate) fn survey(shared: &Shared) -> Survey {
 fn group_size(group: &Group, worth: &Worth, busy: bool) -> GroupSize {
     let shares = |u: &Upper| u64::from(u.shared_by.max(1));
     // If a read point may lie below an entry of the table, no tombstone is certain to be dropped.
-    let dead = |table: &Table| match table.max_seqno() <= worth.horizon {
-        true => table.tombstones(),
-        false => 0,
+    let dead = |table: &Table| {
+        if table.max_seqno() <= worth.horizon {
+            table.tombstones()
+        } else {
+            0
+        }
     };
     let upper = group.upper.iter().map(|u| {
         let entries = u.table.entries().max(1);
@@ -108,15 +112,14 @@ fn group_size(group: &Group, worth: &Worth, busy: bool) -> GroupSize {
 /// tombstones and the older versions of its rows, once no read point lies below any entry of the
 /// table.
 pub(crate) fn dead_in_last(table: &Table, horizon: SeqNo) -> u64 {
-    match table.max_seqno() <= horizon {
-        true => {
-            let older = table.properties().older_versions;
-            table
-                .tombstones()
-                .saturating_add(older)
-                .min(table.entries())
-        }
-        false => 0,
+    if table.max_seqno() <= horizon {
+        let older = table.properties().older_versions;
+        table
+            .tombstones()
+            .saturating_add(older)
+            .min(table.entries())
+    } else {
+        0
     }
 }
 
@@ -147,9 +150,10 @@ fn files_to_empty(versions: &[Arc<Version>]) -> HashSet<ValueFileId> {
     let (bytes, live) = usage
         .values()
         .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    match is_mostly_garbage(bytes, live) {
-        true => victims(&usage),
-        false => HashSet::default(),
+    if is_mostly_garbage(bytes, live) {
+        victims(&usage)
+    } else {
+        HashSet::default()
     }
 }
 

@@ -189,15 +189,16 @@ fn claim(shared: &Shared) -> Option<Job> {
             .then(|| claim_by(shared, Mode::Due, reclaim))
             .flatten()
     });
-    due.or_else(|| match low {
-        // Now any entry that a compaction may drop is worth its work.
-        true => claim_by(shared, Mode::Due, |rules, survey| {
-            rules.pick_idle(&survey.sizes)
-        }),
-        false if shared.options.idle_after.is_none() => None,
-        false => claim_by(shared, Mode::ReadTriggered, |rules, survey| {
+    due.or_else(|| {
+        if low {
+            // Now any entry that a compaction may drop is worth its work.
+            let idle = |rules: &PickRules, survey: &mut Survey| rules.pick_idle(&survey.sizes);
+            return claim_by(shared, Mode::Due, idle);
+        }
+        shared.options.idle_after?;
+        claim_by(shared, Mode::ReadTriggered, |rules, survey| {
             read_triggered::pick(shared, rules, survey)
-        }),
+        })
     })
 }
 

@@ -199,9 +199,10 @@ impl Shared {
 
     /// Refuses a commit that takes space while the database is low on space.
     pub fn check_space(&self, request: &Request) -> Result<()> {
-        match self.ballast.is_low() && !request.makes_room() {
-            true => self.check_room(),
-            false => Ok(()),
+        if self.ballast.is_low() && !request.makes_room() {
+            self.check_room()
+        } else {
+            Ok(())
         }
     }
 

@@ -86,9 +86,10 @@ impl Shared {
         let flushed_to = store.flushed_to();
         let mut captured = capture(&store, sealed_to.max(flushed_to))?;
         // Exactly those of the captured point: each decision is a commit of its own.
-        let prepared = match flushed_to > sealed_to {
-            true => store.flushed_prepared(),
-            false => &sealed_prepared,
+        let prepared = if flushed_to > sealed_to {
+            store.flushed_prepared()
+        } else {
+            &sealed_prepared
         };
         check_prepared(prepared)?;
         captured.state.prepared = prepared.iter().map(|body| body.to_vec()).collect();

@@ -197,9 +197,10 @@ impl Shared {
     /// Fails if the database is closed or read-only.
     pub fn check_writable(&self) -> Result<()> {
         self.check_open()?;
-        match self.options.read_only {
-            true => Err(Error::ReadOnly),
-            false => Ok(()),
+        if self.options.read_only {
+            Err(Error::ReadOnly)
+        } else {
+            Ok(())
         }
     }
 
@@ -318,9 +319,10 @@ impl Shared {
     /// Refuses a commit above the limit for one transaction.
     pub fn check_commit_bytes(&self, bytes: usize) -> Result<()> {
         let limit = self.plan().transaction_bytes;
-        match bytes > limit {
-            true => Err(Error::TransactionTooLarge { bytes, limit }),
-            false => Ok(()),
+        if bytes > limit {
+            Err(Error::TransactionTooLarge { bytes, limit })
+        } else {
+            Ok(())
         }
     }
 
@@ -333,9 +335,10 @@ impl Shared {
         }
         let bytes = self.cache.taken_bytes(Use::Writes) as usize + more;
         let limit = self.plan().open_transactions_bytes();
-        match bytes > limit {
-            true => Err(Error::TransactionTooLarge { bytes, limit }),
-            false => Ok(()),
+        if bytes > limit {
+            Err(Error::TransactionTooLarge { bytes, limit })
+        } else {
+            Ok(())
         }
     }
 

@@ -30,14 +30,13 @@ impl Shared {
                 }
             }
             let prepared = self.prepare_segments();
-            let synced = match due.is_some_and(|due| Instant::now() >= due) {
-                true => {
-                    due = next_round();
-                    self.clock.watch();
-                    self.remove_surplus();
-                    self.sync_log()
-                }
-                false => Ok(()),
+            let synced = if due.is_some_and(|due| Instant::now() >= due) {
+                due = next_round();
+                self.clock.watch();
+                self.remove_surplus();
+                self.sync_log()
+            } else {
+                Ok(())
             };
             if let Err(error) = prepared.and(synced) {
                 self.poison.set(error);

@@ -227,13 +227,15 @@ fn forge_section(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
     parts.push(footer..bytes.len());
     let part = rng.pick(&parts).clone();
     for _ in 0..rng.range(1..4) {
-        let place = match rng.percent(30) {
-            true => part.start + rng.range(8..HEADER),
-            false => rng.range(part.start + 8..part.end),
+        let place = if rng.percent(30) {
+            part.start + rng.range(8..HEADER)
+        } else {
+            rng.range(part.start + 8..part.end)
         };
-        out[place] = match rng.percent(50) {
-            true => out[place] ^ 1 << rng.below(8),
-            false => *rng.pick(&[0, 1, 0x7F, 0x80, 0xFF]),
+        out[place] = if rng.percent(50) {
+            out[place] ^ 1 << rng.below(8)
+        } else {
+            *rng.pick(&[0, 1, 0x7F, 0x80, 0xFF])
         };
     }
     let sum = checksum(

@@ -90,9 +90,10 @@ impl RunWriter {
             return Ok(());
         }
         self.close_frame();
-        match self.frames.len() < WRITE_BYTES {
-            true => Ok(()),
-            false => self.write(),
+        if self.frames.len() < WRITE_BYTES {
+            Ok(())
+        } else {
+            self.write()
         }
     }
 

@@ -155,9 +155,10 @@ impl Cursor {
         let now_ms = keyspace.expires().then(|| time.now_ms());
         let tree = keyspace.tree().clone();
         let merge = MergeCursor::new(tree, point.seqno(), now_ms, bounds, writes);
-        let merge = match options.keys_only {
-            true => merge.keys_only(),
-            false => merge,
+        let merge = if options.keys_only {
+            merge.keys_only()
+        } else {
+            merge
         };
         let hidden_bytes = now_ms.map_or(0, |_| EXPIRY_BYTES);
         let merge = Mutex::new(merge);

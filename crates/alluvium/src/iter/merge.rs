@@ -175,9 +175,10 @@ impl MergeCursor {
     /// Makes the row of source `at` the current one.
     fn land(&mut self, at: usize) -> Result<()> {
         let source = &self.sources[at].source;
-        self.separated = match source.is_pointer() && !self.keys_only {
-            true => Some(source.load_value()?),
-            false => None,
+        self.separated = if source.is_pointer() && !self.keys_only {
+            Some(source.load_value()?)
+        } else {
+            None
         };
         self.current = Some(at);
         self.end_walk(Some(at));
@@ -421,14 +422,16 @@ impl MergeCursor {
                 continue;
             }
             if input.newest_in(start, end) < *seqno {
-                match self.reverse {
-                    true => input.source.seek_before(Some(start))?,
-                    false => input.source.seek(end)?,
+                if self.reverse {
+                    input.source.seek_before(Some(start))?
+                } else {
+                    input.source.seek(end)?
                 };
             } else if input.source.key() == key {
-                match self.reverse {
-                    true => input.source.prev()?,
-                    false => input.source.next()?,
+                if self.reverse {
+                    input.source.prev()?
+                } else {
+                    input.source.next()?
                 };
             }
         }

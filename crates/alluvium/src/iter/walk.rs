@@ -107,9 +107,10 @@ impl MergeCursor {
     }
 
     fn note_start(&mut self, at: usize) {
-        let key = match self.walk.from_bound && !self.reverse {
-            true => &self.bounds.start,
-            false => self.sources[at].source.key(),
+        let key = if self.walk.from_bound && !self.reverse {
+            &self.bounds.start
+        } else {
+            self.sources[at].source.key()
         };
         self.walk.from.clear();
         self.walk.from.extend_from_slice(key);
@@ -126,9 +127,10 @@ impl MergeCursor {
 
     fn announce(&mut self) {
         let bounds = &self.bounds;
-        let (start, end) = match self.reverse {
-            false => (&self.walk.from, bounds.end.as_deref()),
-            true => (&bounds.start, Some(&self.walk.from[..])),
+        let (start, end) = if self.reverse {
+            (&bounds.start, Some(&self.walk.from[..]))
+        } else {
+            (&self.walk.from, bounds.end.as_deref())
         };
         self.walk.announced = self.tree.dead.announce(start, end, self.read_point);
     }
@@ -141,19 +143,16 @@ impl MergeCursor {
             return;
         };
         let live = live.map(|at| self.sources[at].source.key());
-        match self.reverse {
-            false => {
-                let end = live.or(self.bounds.end.as_deref());
-                self.tree.dead.commit(announced, &self.walk.from, end);
-            }
-            true => {
-                let start = match live {
-                    Some(key) => [key, &[0]].concat(),
-                    None => self.bounds.start.clone(),
-                };
-                let end = Some(&self.walk.from[..]);
-                self.tree.dead.commit(announced, &start, end);
-            }
+        if self.reverse {
+            let start = match live {
+                Some(key) => [key, &[0]].concat(),
+                None => self.bounds.start.clone(),
+            };
+            let end = Some(&self.walk.from[..]);
+            self.tree.dead.commit(announced, &start, end);
+        } else {
+            let end = live.or(self.bounds.end.as_deref());
+            self.tree.dead.commit(announced, &self.walk.from, end);
         }
     }
 
@@ -164,11 +163,12 @@ impl MergeCursor {
     pub(super) fn note_leap(&mut self, at: usize) -> Result<()> {
         let source = &self.sources[at].source;
         let (key, leapt) = (source.key(), &mut self.walk.leapt);
-        let on = match self.reverse {
-            _ if leapt.is_empty() => true,
-            false => key > &leapt[..],
-            true => key < &leapt[..],
+        let is_further = if self.reverse {
+            key < &leapt[..]
+        } else {
+            key > &leapt[..]
         };
+        let on = leapt.is_empty() || is_further;
         leapt.clear();
         leapt.extend_from_slice(key);
         if on {

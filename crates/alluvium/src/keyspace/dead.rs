@@ -346,9 +346,10 @@ mod model {
             let read_point = visible.load(Ordering::Acquire);
             if let Some(announced) = dead.announce(b"a", None, read_point) {
                 let live = read_point >= 2 && written.load(Ordering::Acquire);
-                match live {
-                    true => dead.commit(announced, b"a", Some(b"k")),
-                    false => dead.commit(announced, b"a", None),
+                if live {
+                    dead.commit(announced, b"a", Some(b"k"))
+                } else {
+                    dead.commit(announced, b"a", None)
                 }
             }
             // A later read skips the keys recorded as dead.

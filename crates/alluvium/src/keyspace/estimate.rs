@@ -139,10 +139,7 @@ impl Sum {
         }
         let last = cursor.key().to_vec();
         let mut valid = cursor.seek(start);
-        let first = match valid {
-            true => cursor.key().to_vec(),
-            false => return,
-        };
+        let first = if valid { cursor.key().to_vec() } else { return };
         let (mut counted, mut own) = (0, Sum::default());
         while valid && cursor.key() <= &last[..] && counted < COUNTED_MAX {
             let entry = cursor.entry();
@@ -152,9 +149,10 @@ impl Sum {
             counted += 1;
             valid = cursor.next();
         }
-        let reached = match valid {
-            true => fraction_between(cursor.key(), &first, &last),
-            false => 1.0,
+        let reached = if valid {
+            fraction_between(cursor.key(), &first, &last)
+        } else {
+            1.0
         };
         // Cap at the memtable's own size: keys that are dense at the beginning would give more.
         let most = memtable.rows.entries() as f64 / counted.max(1) as f64;

@@ -234,9 +234,10 @@ impl Keyspace {
 
     /// Returns the time for a single read; 0 in a keyspace without expiry.
     pub(crate) fn now_ms(&self) -> u64 {
-        match self.expires() {
-            true => self.db.shared().clock.now(),
-            false => 0,
+        if self.expires() {
+            self.db.shared().clock.now()
+        } else {
+            0
         }
     }
 

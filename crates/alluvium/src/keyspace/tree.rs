@@ -278,12 +278,11 @@ impl TreeState {
         let mut count = self.counters.gets.read();
         for memtable in self.memtables() {
             let deleted_at = memtable.deleted_at(key, read_point);
-            let entry = match memtable.rows.may_contain(hash) {
-                true => {
-                    count.source();
-                    memtable.rows.get(key, read_point)
-                }
-                false => None,
+            let entry = if memtable.rows.may_contain(hash) {
+                count.source();
+                memtable.rows.get(key, read_point)
+            } else {
+                None
             };
             if let Some(entry) = entry {
                 let live = entry.kind != ValueKind::Delete as u8 && entry.seqno >= deleted_at;
@@ -457,9 +456,10 @@ fn table_written_after(
 /// Returns the value of a live entry of `table`.
 fn found_in<'a>(table: &Table, entry: &BlockEntry<'a>) -> Result<FoundIn<'a>> {
     let stored = entry.value();
-    match entry.kind().is_pointer() {
-        true => table.value(stored.bytes()).map(FoundIn::Separated),
-        false => Ok(FoundIn::Block(stored)),
+    if entry.kind().is_pointer() {
+        table.value(stored.bytes()).map(FoundIn::Separated)
+    } else {
+        Ok(FoundIn::Block(stored))
     }
 }
 

@@ -172,9 +172,10 @@ fn locked(dir: &Path, holder: LockHolder) -> Error {
 }
 
 fn no_database(dir: &Path, options: &Options) -> Error {
-    let advice = match options.read_only {
-        true => "a database that is only read must exist",
-        false => "set `create` to make one",
+    let advice = if options.read_only {
+        "a database that is only read must exist"
+    } else {
+        "set `create` to make one"
     };
     Error::InvalidArgument(format!(
         "there is no database in {}: {advice}",
@@ -183,11 +184,12 @@ fn no_database(dir: &Path, options: &Options) -> Error {
 }
 
 fn take_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<Option<LockGuard>> {
-    match options.read_only {
+    if options.read_only {
         // A read-only open may continue without a lock: it then holds all its files and its log,
         // and a writer cannot take anything from it.
-        true => lock_to_read(vfs, dir),
-        false => lock_to_write(vfs, dir).map(Some),
+        lock_to_read(vfs, dir)
+    } else {
+        lock_to_write(vfs, dir).map(Some)
     }
 }
 

@@ -219,15 +219,16 @@ impl Saver<'_> {
             &*file,
             record.uid,
             &mut |key, seqno, kind, value| {
-                let pointed = match kind.is_pointer() {
-                    false => None,
-                    true => match resolve(&files, value) {
+                let pointed = if kind.is_pointer() {
+                    match resolve(&files, value) {
                         Some(pointed) => Some(pointed),
                         None => {
                             open_loss.set(true);
                             return Ok(());
                         }
-                    },
+                    }
+                } else {
+                    None
                 };
                 if open_loss.replace(false) {
                     lost.push((last.clone(), key.to_vec()));

@@ -109,9 +109,10 @@ impl State {
     }
 
     pub(super) fn enroll(&mut self, name: &str) -> usize {
-        let weight = match self.policy.uneven {
-            true => [1, 8, 64][self.below(3) as usize],
-            false => 1,
+        let weight = if self.policy.uneven {
+            [1, 8, 64][self.below(3) as usize]
+        } else {
+            1
         };
         self.members.push(Member {
             name: name.to_owned(),
@@ -204,9 +205,10 @@ impl State {
             .sum();
         if total == 0 {
             let all_ended = self.members.iter().all(|m| m.doing == Doing::Ended);
-            let end = match all_ended {
-                true => End::Finished,
-                false => End::Deadlock(self.listing()),
+            let end = if all_ended {
+                End::Finished
+            } else {
+                End::Deadlock(self.listing())
             };
             return self.end(end);
         }

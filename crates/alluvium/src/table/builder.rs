@@ -393,9 +393,10 @@ impl TableBuilder {
             let packed = self.packer.pack(&self.raw, self.file.path());
             packed.map(|(_, bytes)| bytes.len())
         };
-        self.value_order = match stored(ValueOrder::Planes)? < stored(ValueOrder::Rows)? {
-            true => ValueOrder::Planes,
-            false => ValueOrder::Rows,
+        self.value_order = if stored(ValueOrder::Planes)? < stored(ValueOrder::Rows)? {
+            ValueOrder::Planes
+        } else {
+            ValueOrder::Rows
         };
         Ok(())
     }

@@ -106,9 +106,10 @@ impl TableCursor {
         }
         self.load(index)?;
         self.at.slot = self.at.block().seek(key);
-        match self.step_back()? {
-            true => self.settle_backward(),
-            false => Ok(false),
+        if self.step_back()? {
+            self.settle_backward()
+        } else {
+            Ok(false)
         }
     }
 
@@ -229,9 +230,10 @@ impl TableCursor {
     /// Returns the value in a holder that outlives the cursor's moves; reads the value file if the
     /// entry is a pointer.
     pub fn load_value(&self) -> Result<PinnedValue> {
-        match self.kind().is_pointer() {
-            true => self.table.value(self.value()),
-            false => Ok(self.pin_value()),
+        if self.kind().is_pointer() {
+            self.table.value(self.value())
+        } else {
+            Ok(self.pin_value())
         }
     }
 

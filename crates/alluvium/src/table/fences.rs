@@ -104,9 +104,10 @@ impl Fences {
         let Range { mut start, mut end } = ties(&self.heads, head(suffix));
         while start < end {
             let middle = start + (end - start) / 2;
-            match self.suffix(middle) < suffix {
-                true => start = middle + 1,
-                false => end = middle,
+            if self.suffix(middle) < suffix {
+                start = middle + 1
+            } else {
+                end = middle
             }
         }
         start
@@ -216,9 +217,10 @@ fn shortest_separator<'a>(last: &'a [u8], next: &'a [u8]) -> &'a [u8] {
     let cut = common_prefix(last, next) + 1;
     // A prefix of `next` longer than their common prefix is above `last`; it is below `next` if it
     // is shorter.
-    match cut < next.len() && cut < last.len() {
-        true => &next[..cut],
-        false => last,
+    if cut < next.len() && cut < last.len() {
+        &next[..cut]
+    } else {
+        last
     }
 }
 

@@ -226,12 +226,13 @@ fn check_sum(bytes: &[u8], offset: u64) -> Result<(), Malformed> {
     let covered = d.rest();
     let uid = d.u64().unwrap_or(0);
     let found = checksum(covered, place_seed(uid, offset));
-    match expected == found {
-        true => Ok(()),
-        false => Err(Malformed::new(
+    if expected == found {
+        Ok(())
+    } else {
+        Err(Malformed::new(
             "footer checksum",
             format_args!("{expected:#018x}"),
             format_args!("{found:#018x}"),
-        )),
+        ))
     }
 }

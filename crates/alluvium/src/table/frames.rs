@@ -115,9 +115,10 @@ pub(in crate::table) fn keep_spare(block: Arc<DecodedBlock>) {
     let Some(block) = Arc::into_inner(block) else {
         return;
     };
-    match block.resident_bytes() <= SPARE_BYTES_MAX {
-        true => SPARES.keep(block),
-        false => block.free(),
+    if block.resident_bytes() <= SPARE_BYTES_MAX {
+        SPARES.keep(block)
+    } else {
+        block.free()
     }
 }
 

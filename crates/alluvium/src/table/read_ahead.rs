@@ -87,14 +87,12 @@ impl ReadAhead {
             return None;
         }
         self.window = (2 * self.window).clamp(FIRST_BYTES, MOST_BYTES);
-        let hint = match forward {
-            true => from..(read.end + self.window).min(content.end),
-            false => read.start.saturating_sub(self.window).max(content.start)..from,
+        let hint = if forward {
+            from..(read.end + self.window).min(content.end)
+        } else {
+            read.start.saturating_sub(self.window).max(content.start)..from
         };
-        self.edge = match forward {
-            true => hint.end,
-            false => hint.start,
-        };
+        self.edge = if forward { hint.end } else { hint.start };
         (hint.start < hint.end).then_some(hint)
     }
 }

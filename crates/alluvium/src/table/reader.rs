@@ -403,11 +403,10 @@ pub(in crate::table) fn expect_layout(
     section: &Section<'_>,
     layout: Layout,
 ) -> Result<(), Malformed> {
-    match section.layout == layout {
-        true => Ok(()),
-        false => {
-            let found = section.layout as u8;
-            Err(Malformed::new("section layout", layout as u8, found))
-        }
+    if section.layout == layout {
+        Ok(())
+    } else {
+        let found = section.layout as u8;
+        Err(Malformed::new("section layout", layout as u8, found))
     }
 }

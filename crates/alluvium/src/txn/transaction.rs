@@ -351,9 +351,10 @@ impl Transaction {
             return Ok(Some(None));
         }
         let found = FoundIn::Memory(stored);
-        let found = match keyspace.expires() {
-            true => keyspace.unexpired(found, self.now_ms(keyspace))?,
-            false => Some(found),
+        let found = if keyspace.expires() {
+            keyspace.unexpired(found, self.now_ms(keyspace))?
+        } else {
+            Some(found)
         };
         Ok(Some(found.map(FoundIn::pin)))
     }

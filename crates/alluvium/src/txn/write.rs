@@ -96,9 +96,10 @@ impl Transaction {
         self.shared().check_writable()?;
         self.check(keyspace)?;
         self.check_room(key, &value)?;
-        match self.options.optimistic {
-            true => self.note_read(keyspace, key),
-            false => self.lock_row(keyspace, key, LockMode::Exclusive)?,
+        if self.options.optimistic {
+            self.note_read(keyspace, key)
+        } else {
+            self.lock_row(keyspace, key, LockMode::Exclusive)?
         }
         if cfg!(debug_assertions) && kind == ValueKind::Insert {
             self.check_insert(keyspace, key)?;

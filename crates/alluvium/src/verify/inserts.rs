@@ -51,9 +51,10 @@ pub(super) fn check(
         let group = &state.version.groups()[index];
         let upper = group.upper.iter().map(|upper| &upper.table);
         let skip = upper.chain(&group.last).any(|t| damaged.contains(&t.id()));
-        let done = match skip {
-            true => Ok(false),
-            false => check_group(tree, &state, index, &mut memtables, pause, report),
+        let done = if skip {
+            Ok(false)
+        } else {
+            check_group(tree, &state, index, &mut memtables, pause, report)
         };
         // A table that fails only now was written after the other tables had been checked.
         match done {

@@ -64,7 +64,7 @@ impl Groups {
         self.list[after..].iter().map(|(low, _)| low)
     }
 
-    pub(super) fn get_mut(&mut self, low: &[u8]) -> Option<&mut GroupState> {
+    pub(crate) fn get_mut(&mut self, low: &[u8]) -> Option<&mut GroupState> {
         let place = self.place(low).ok()?;
         Some(&mut self.list[place].1)
     }

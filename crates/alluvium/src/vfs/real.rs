@@ -124,9 +124,10 @@ impl RealVfs {
 /// Returns `.` for an empty path, which means the directory itself, here and as the parent of a
 /// plain name.
 fn or_current(path: &Path) -> &Path {
-    match path.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => path,
+    if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
     }
 }
 
@@ -252,10 +253,13 @@ impl Vfs for RealVfs {
         match rustix::fs::renameat_with(from.dir, from.path, to.dir, to.path, flags) {
             // Not every file system can refuse by itself. Between the check and the rename only an
             // empty directory of another program could be replaced.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match to.exists()? {
-                true => Err(io::ErrorKind::AlreadyExists.into()),
-                false => Ok(rustix::fs::renameat(from.dir, from.path, to.dir, to.path)?),
-            },
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                if to.exists()? {
+                    Err(io::ErrorKind::AlreadyExists.into())
+                } else {
+                    Ok(rustix::fs::renameat(from.dir, from.path, to.dir, to.path)?)
+                }
+            }
             other => Ok(other?),
         }
     }

@@ -47,9 +47,10 @@ pub(crate) fn salvage(
         };
         let path = segment_path(dir, id);
         let whole = segment.check_length();
-        let joined = match ends.is_empty() {
-            true => oldest_needed.0 == 0 || id == oldest_needed,
-            false => header.previous.is_some_and(|end| ends.contains(&end)),
+        let joined = if ends.is_empty() {
+            oldest_needed.0 == 0 || id == oldest_needed
+        } else {
+            header.previous.is_some_and(|end| ends.contains(&end))
         };
         if unproven && (!joined || whole.is_err()) {
             // A power loss cut the log here, as in a normal open.
@@ -83,14 +84,9 @@ pub(crate) fn salvage(
         return Ok(tail);
     }
     let path = segment_path(dir, oldest_needed);
-    let what = "needed log segment";
-    Ok(Some(Error::corruption(
-        &path,
-        0,
-        what,
-        "a valid segment",
-        "none",
-    )))
+    let (what, expected) = ("needed log segment", "a valid segment");
+    let error = Error::corruption(&path, 0, what, expected, "none");
+    Ok(Some(error))
 }
 
 /// Opens the segments from the oldest needed one on, and stops at the first failure. Returns the

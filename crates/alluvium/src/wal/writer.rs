@@ -450,9 +450,10 @@ impl WalWriter {
         let unsynced = !self.unsynced.is_empty() || self.segment.durable < self.segment.end;
         let short_bytes = self.segment_bytes.min(SHORT_SEGMENT_BYTES);
         let least = allocation(short_bytes, self.buffer.len());
-        let needed = match self.short {
-            true => least,
-            false => allocation(self.segment_bytes, self.buffer.len()),
+        let needed = if self.short {
+            least
+        } else {
+            allocation(self.segment_bytes, self.buffer.len())
         };
         let sparse = self.segment.end < self.segment.allocated_bytes / SPARSE_PART;
         let prepared = self.stock.take(needed, Instant::now(), sparse);

@@ -280,9 +280,10 @@ fn appends_gaps_that_are_filled_and_random_writes_match_a_model() {
                 !random.next_u64().is_multiple_of(3),
             );
             for n in 0..700_u32 {
-                let n = match run {
-                    true => (from << 16) + n,
-                    false => random.next_u64() as u32 % (1_000 << 16),
+                let n = if run {
+                    (from << 16) + n
+                } else {
+                    random.next_u64() as u32 % (1_000 << 16)
                 };
                 if random.next_u64().is_multiple_of(8) {
                     batch.delete(&k, &key(n)).expect("delete");

@@ -436,9 +436,10 @@ fn read_only_mount(kind: std::io::ErrorKind) -> HookVfs {
             call,
             Call::Sync | Call::ExpectRandomReads | Call::StartReading
         );
-        match changes && path.starts_with(backups()) {
-            true => Err(kind.into()),
-            false => Ok(()),
+        if changes && path.starts_with(backups()) {
+            Err(kind.into())
+        } else {
+            Ok(())
         }
     })
 }

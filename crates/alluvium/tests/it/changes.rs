@@ -470,9 +470,10 @@ fn changes_of_keyspaces_that_a_power_loss_undid_are_left_out() {
         let k = keyspace(&db, "k");
         vfs.set(true);
         // The keyspace's marker is in the log and synced.
-        let failed = match create {
-            true => db.keyspace("lost", KeyspaceOptions::default()).map(drop),
-            false => db.drop_keyspace(&k),
+        let failed = if create {
+            db.keyspace("lost", KeyspaceOptions::default()).map(drop)
+        } else {
+            db.drop_keyspace(&k)
         };
         assert_error!(failed, Error::Poisoned(_));
         let left = vfs.files.crash(1, CrashOptions::LOSE_UNSYNCED);

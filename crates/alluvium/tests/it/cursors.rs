@@ -139,9 +139,10 @@ fn a_cursor_keeps_its_snapshot_in_both_directions_while_the_tree_is_rebuilt() {
             walk(&mut cursor, &model, rng, 25);
             for _ in 0..20 {
                 let key = key(rng.below(1000));
-                match rng.percent(50) {
-                    true => k.put(&key, &rng.bytes(150)),
-                    false => k.delete(&key),
+                if rng.percent(50) {
+                    k.put(&key, &rng.bytes(150))
+                } else {
+                    k.delete(&key)
                 }
                 .expect("write");
             }

@@ -82,9 +82,10 @@ fn expected() -> State {
                 rows.retain(|k, _| *k < key(from) || *k >= key(to));
             }
             for n in written(phase) {
-                match is_expired(name, n) {
-                    true => rows.remove(&key(n)),
-                    false => rows.insert(key(n), value(n, phase)),
+                if is_expired(name, n) {
+                    rows.remove(&key(n))
+                } else {
+                    rows.insert(key(n), value(n, phase))
                 };
             }
             if phase == 0 {

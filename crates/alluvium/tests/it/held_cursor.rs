@@ -71,9 +71,10 @@ impl HeldCursor {
     /// Checks that a step returns `Closed` after the database was closed.
     pub fn check_closed(mut self) {
         let stepped = self.cursor.next();
-        match self.key.is_some() && !self.is_dropped {
-            true => assert!(matches!(stepped, Err(Error::Closed)), "{stepped:?}"),
-            false => drop(stepped),
+        if self.key.is_some() && !self.is_dropped {
+            assert!(matches!(stepped, Err(Error::Closed)), "{stepped:?}")
+        } else {
+            drop(stepped)
         }
     }
 

@@ -65,12 +65,13 @@ impl HookVfs {
     /// Returns a file system that fails `call` with `error` on files with this ending while the
     /// hook is on.
     pub fn failing(call: Call, ending: &'static str, error: io::ErrorKind) -> HookVfs {
-        HookVfs::new(
-            move |at, path| match at == call && path.to_string_lossy().ends_with(ending) {
-                true => Err(error.into()),
-                false => Ok(()),
-            },
-        )
+        HookVfs::new(move |at, path| {
+            if at == call && path.to_string_lossy().ends_with(ending) {
+                Err(error.into())
+            } else {
+                Ok(())
+            }
+        })
     }
 
     pub fn set(&self, on: bool) {

@@ -150,12 +150,11 @@ fn a_cursor_goes_on_in_both_directions_over_what_was_deleted_and_overwritten_mea
             db.flush().expect("flush");
             k.compact_range(&[], None).expect("compact");
             assert!(all(&k).is_empty());
-            match backward {
-                false => drop(expected.drain(..100)),
-                true => {
-                    expected.truncate(101);
-                    expected.reverse();
-                }
+            if backward {
+                expected.truncate(101);
+                expected.reverse();
+            } else {
+                drop(expected.drain(..100))
             }
             assert!(released(&db) > 0);
             assert_eq!(

@@ -280,9 +280,10 @@ fn a_blind_delete_reads_no_block_and_conflicts_with_nothing_but_its_row() {
     };
     let before = blocks();
     for optimistic in [false, true] {
-        let txn = match optimistic {
-            true => self::optimistic(&db, Isolation::Serializable),
-            false => serializable(&db),
+        let txn = if optimistic {
+            self::optimistic(&db, Isolation::Serializable)
+        } else {
+            serializable(&db)
         };
         // One key exists, the other does not; other clients write the keys next to them.
         for key in [&b"key100"[..], b"key100x"] {

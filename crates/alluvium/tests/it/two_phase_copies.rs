@@ -63,9 +63,10 @@ fn prepared_transactions_are_in_copies_and_can_be_decided_there() {
         let (copy, k) = open_copy(&vfs, name);
         assert_eq!(copy.prepared().expect("list"), [b"x1"]);
         let prepared = take(&copy, b"x1");
-        match commit {
-            true => prepared.commit().expect("commit"),
-            false => prepared.rollback().expect("rollback"),
+        if commit {
+            prepared.commit().expect("commit")
+        } else {
+            prepared.rollback().expect("rollback")
         }
         k.put(b"later", b"1").expect("put");
         copy.flush().expect("flush");

@@ -176,12 +176,13 @@ impl Shared {
         })?;
         bad?;
         let wanted = population.count();
-        match present == wanted {
-            true => Ok(present + unsure),
-            false => Err(wrong(format!(
+        if present == wanted {
+            Ok(present + unsure)
+        } else {
+            Err(wrong(format!(
                 "table {} holds {present} of the {wanted} rows that must be there",
                 self.name(table)
-            ))),
+            )))
         }
     }
 

@@ -115,9 +115,10 @@ impl MixClient {
                 self.oldest
                     .push(shared.versions[table].oldest(*row, column));
             }
-            self.keys.push(match missing {
-                true => shared.rows.missing_key(table, *row),
-                false => shared.rows.key(table, *row),
+            self.keys.push(if missing {
+                shared.rows.missing_key(table, *row)
+            } else {
+                shared.rows.key(table, *row)
             });
         }
     }

@@ -97,9 +97,10 @@ impl Chooser {
                 operations,
             } => {
                 let hot = ((rows as f64 * *share) as u64).clamp(1, rows);
-                match random.unit() < *operations || hot == rows {
-                    true => low + random.below(hot),
-                    false => low + hot + random.below(rows - hot),
+                if random.unit() < *operations || hot == rows {
+                    low + random.below(hot)
+                } else {
+                    low + hot + random.below(rows - hot)
                 }
             }
         };

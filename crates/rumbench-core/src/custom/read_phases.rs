@@ -323,9 +323,10 @@ fn operation_name(
     }
     let found = OPERATIONS.iter().find(|(_, one)| *one == what);
     let name = found.map_or("", |(name, _)| name).to_ascii_uppercase();
-    Ok(match several {
-        true => format!("{name}_{}", table.name.to_ascii_uppercase()),
-        false => name,
+    Ok(if several {
+        format!("{name}_{}", table.name.to_ascii_uppercase())
+    } else {
+        name
     })
 }
 

@@ -239,10 +239,13 @@ impl Rows {
     pub fn know(&self, (table, number): (usize, u64), column: usize, value: Value<'_>) -> Known {
         let content = self.tables[table].columns[column];
         match (content, value) {
-            (Content::Number { of, distinct }, value) => match is_number(of, distinct, value) {
-                true => Known::Number,
-                false => Known::Foreign,
-            },
+            (Content::Number { of, distinct }, value) => {
+                if is_number(of, distinct, value) {
+                    Known::Number
+                } else {
+                    Known::Foreign
+                }
+            }
             (Content::Bytes { .. }, Value::Bytes(found)) => {
                 let Some((head, rest)) = found.split_first_chunk::<4>() else {
                     return Known::Foreign;
@@ -257,9 +260,10 @@ impl Rows {
                     && *head == check(hash).to_be_bytes()
                     && rest[..random.len()] == *random
                     && rest[random.len()..].iter().all(|byte| *byte == CONSTANT);
-                match good {
-                    true => Known::Version(version),
-                    false => Known::Foreign,
+                if good {
+                    Known::Version(version)
+                } else {
+                    Known::Foreign
                 }
             }
             _ => Known::Foreign,

@@ -104,9 +104,10 @@ impl Queue {
     /// Returns the bounds of the ids for queries: the lowest, and the highest plus one.
     pub(super) fn bounds(&self) -> (u64, u64) {
         let low = self.low.load(Ordering::Relaxed);
-        let high = match self.alone {
-            true => self.inserted_below.load(Ordering::Acquire),
-            false => self.next.load(Ordering::Relaxed),
+        let high = if self.alone {
+            self.inserted_below.load(Ordering::Acquire)
+        } else {
+            self.next.load(Ordering::Relaxed)
         };
         (low, high.max(low + 1))
     }
@@ -185,9 +186,10 @@ impl Shared {
 
     pub(super) fn bad_row(&self, queue: &Queue, id: u64, there: bool) -> EngineError {
         let name = self.name(queue);
-        wrong(match there {
-            true => format!("row {id} of {name} has values that nobody wrote for it"),
-            false => format!("row {id} of {name} is missing"),
+        wrong(if there {
+            format!("row {id} of {name} has values that nobody wrote for it")
+        } else {
+            format!("row {id} of {name} is missing")
         })
     }
 
@@ -218,11 +220,12 @@ impl Shared {
             )));
         }
         let (inserted, deleted) = queue.totals();
-        match rows == queue.kept() {
-            true => Ok(rows),
-            false => Err(wrong(format!(
+        if rows == queue.kept() {
+            Ok(rows)
+        } else {
+            Err(wrong(format!(
                 "table {name} holds {rows} rows; {inserted} were inserted and {deleted} deleted"
-            ))),
+            )))
         }
     }
 }

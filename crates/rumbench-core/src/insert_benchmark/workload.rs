@@ -321,9 +321,10 @@ impl Workload for InsertBenchmark {
 
     fn settle_at_least(&self) -> Duration {
         // The reference does not wait at the end.
-        match self.next < self.plan.len() {
-            true => self.shared.config.settle_at_least(),
-            false => Duration::ZERO,
+        if self.next < self.plan.len() {
+            self.shared.config.settle_at_least()
+        } else {
+            Duration::ZERO
         }
     }
 

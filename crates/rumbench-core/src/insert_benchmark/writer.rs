@@ -188,9 +188,10 @@ impl PhaseClient for Deleter {
     fn execute(&mut self) -> Result<Done, EngineError> {
         // The read is one operation with its delete, so that it takes no start of its own at a
         // rate.
-        let lowest = match self.reads_lowest {
-            true => self.read_lowest(),
-            false => Ok(0),
+        let lowest = if self.reads_lowest {
+            self.read_lowest()
+        } else {
+            Ok(0)
         };
         let done = lowest.and_then(|retries| {
             let done = self.delete()?;

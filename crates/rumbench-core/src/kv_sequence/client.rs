@@ -118,20 +118,17 @@ impl SequenceClient {
     fn load(&mut self, count: u64) -> Result<Done, EngineError> {
         let table = &self.table;
         let row = |bytes| row_of(bytes, table.key_bytes);
-        let written = match self.bytes.len() as u64 == table.row_bytes {
+        let written = if self.bytes.len() as u64 == table.row_bytes {
             // A single row needs no vector.
-            true => {
-                let rows = [row(&self.bytes[..])];
-                retried(table.backoff, 1, || self.connection.load(&rows))
-            }
-            false => {
-                let rows: Vec<Row<'_>> = self
-                    .bytes
-                    .chunks_exact(table.row_bytes as usize)
-                    .map(row)
-                    .collect();
-                retried(table.backoff, count, || self.connection.load(&rows))
-            }
+            let rows = [row(&self.bytes[..])];
+            retried(table.backoff, 1, || self.connection.load(&rows))
+        } else {
+            let rows: Vec<Row<'_>> = self
+                .bytes
+                .chunks_exact(table.row_bytes as usize)
+                .map(row)
+                .collect();
+            retried(table.backoff, count, || self.connection.load(&rows))
         }?;
         Ok(Done {
             written_bytes: self.bytes.len() as u64,

@@ -98,16 +98,17 @@ impl KvSequence {
         let count = if step.alone { 1 } else { self.config.clients };
         let clients = (0..u64::from(count)).map(|client| self.client(store, planned, client));
         let clients = clients.collect::<Result<_, EngineError>>()?;
-        let background = match step.writer {
-            true => Some(Background {
+        let background = if step.writer {
+            Some(Background {
                 operations: operations(Action::Put),
                 per_second: self.config.writer_per_second(),
                 burst: false,
                 rows_per_second: None,
                 leads: None,
                 clients: vec![self.client(store, planned, WRITER)?],
-            }),
-            false => None,
+            })
+        } else {
+            None
         };
         Ok(Phase {
             name: planned.name(),

@@ -75,9 +75,10 @@ impl Shared {
     }
 
     pub(super) fn bad_row(id: u64, there: bool) -> EngineError {
-        EngineError::Wrong(match there {
-            true => format!("row {id} of large has a value that nobody wrote for it"),
-            false => format!("row {id} of large is missing"),
+        EngineError::Wrong(if there {
+            format!("row {id} of large has a value that nobody wrote for it")
+        } else {
+            format!("row {id} of large is missing")
         })
     }
 }

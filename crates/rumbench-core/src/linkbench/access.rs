@@ -31,9 +31,12 @@ impl Access {
     /// Creates the access distributions of one configuration.
     pub fn new(config: &Config) -> Access {
         let nodes = config.nodes;
-        let popularity = |shape: AccessShape| match shape.uniform {
-            true => Popularity::Uniform(nodes),
-            false => Popularity::Zipf(Zipf::new(nodes, shape.theta)),
+        let popularity = |shape: AccessShape| {
+            if shape.uniform {
+                Popularity::Uniform(nodes)
+            } else {
+                Popularity::Zipf(Zipf::new(nodes, shape.theta))
+            }
         };
         let blend = |shape: LinkAccessShape| LinkAccess {
             uncorrelated_share: shape.uncorrelated_percent / 100.0,

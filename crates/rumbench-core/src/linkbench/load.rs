@@ -99,9 +99,10 @@ impl LoadQueue {
             let start = self.graph.start_id() + chunk * self.chunk_ids;
             start..(start + self.chunk_ids).min(self.graph.end_id())
         };
-        Some(match is_links {
-            true => Piece::Links(ids(chunks - 1 - chunk)),
-            false => Piece::Nodes(ids(chunk)),
+        Some(if is_links {
+            Piece::Links(ids(chunks - 1 - chunk))
+        } else {
+            Piece::Nodes(ids(chunk))
         })
     }
 }

@@ -342,9 +342,10 @@ impl State {
     fn build_multiget(&mut self, plan: &RequestPlan) {
         self.choose_list(plan);
         let links = self.list_length(plan);
-        let wanted = match plan.config.multiget.single {
-            true => 1,
-            false => plan.multiget.draw(&mut self.random),
+        let wanted = if plan.config.multiget.single {
+            1
+        } else {
+            plan.multiget.draw(&mut self.random)
         };
         self.id2s.clear();
         let classic = plan.config.rules == Rules::Classic;
@@ -371,9 +372,10 @@ impl State {
     fn build_list(&mut self, plan: &RequestPlan) {
         self.history_place = None;
         let share = plan.config.history_percent / 100.0;
-        let past = match self.random.unit() < share {
-            true => self.history.pick(&mut self.random),
-            false => None,
+        let past = if self.random.unit() < share {
+            self.history.pick(&mut self.random)
+        } else {
+            None
         };
         let (time_max, offset) = match past {
             Some((place, (id1, link_type), time)) => {
@@ -435,9 +437,10 @@ impl State {
         let misses = self.operation == Operation::DeleteLink && !wants_existing;
         for _ in 0..OWNED_DRAWS * plan.config.clients {
             self.choose_written_list(plan);
-            self.key.id2 = match misses {
-                true => self.random.below(plan.graph.end_id()),
-                false => self.key.id1 + self.random.below(self.list_length(plan)),
+            self.key.id2 = if misses {
+                self.random.below(plan.graph.end_id())
+            } else {
+                self.key.id1 + self.random.below(self.list_length(plan))
             };
             let Some(hidden) = self.hidden.as_ref().filter(|hidden| hidden.owns(self.key)) else {
                 continue;

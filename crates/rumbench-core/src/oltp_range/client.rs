@@ -310,9 +310,10 @@ impl PhaseClient for OltpClient {
         let (mut rows, mut retries, mut written_bytes) = (0, 0, 0);
         // If the connection has queries, the reads are part of the transaction.
         let several = self.event.statements.len() > 1;
-        let begin = match several && self.connection.queries().is_some() {
-            true => 0,
-            false => first,
+        let begin = if several && self.connection.queries().is_some() {
+            0
+        } else {
+            first
         };
         for statement in &self.event.statements[..begin] {
             let numbers = self.event.numbers(statement);

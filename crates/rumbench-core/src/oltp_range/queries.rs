@@ -77,9 +77,10 @@ fn range(
     (from, to): (u64, u64),
     fold: Fold,
 ) -> Result<u64> {
-    let least = match judges {
-        true => shared.tables[table].count(from, to),
-        false => 0,
+    let least = if judges {
+        shared.tables[table].count(from, to)
+    } else {
+        0
     };
     let column = if fold == Fold::Sum { K } else { C };
     let mut answer = Answer {

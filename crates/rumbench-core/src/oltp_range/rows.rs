@@ -180,11 +180,12 @@ impl Rows {
         // tails.
         let is_of_list = self.longest_list > 0
             && tail == self.tail(C_GROUPS, self.hash(LIST_KEY, table, 0, draw));
-        let list: Vec<u64> = match is_of_list {
-            true => listed(&self.config, table, draw)
+        let list: Vec<u64> = if is_of_list {
+            listed(&self.config, table, draw)
                 .take(self.longest_list)
-                .collect(),
-            false => Vec::new(),
+                .collect()
+        } else {
+            Vec::new()
         };
         ids.into_iter().find(|id| {
             tail == self.tail(C_GROUPS, self.hash(C_KEY, table, *id, draw)) || list.contains(id)

@@ -36,9 +36,10 @@ impl<T: KvTxn> KvWrites<'_, T> {
             })?;
             entries.push_value(|out| append_row(of, |place| new.value(place), out))?;
             let mut old = NO_VALUES;
-            let old: &[Value<'_>] = match built.is_empty() {
-                true => &old,
-                false => read_row(of, key, value, &mut old)?,
+            let old: &[Value<'_>] = if built.is_empty() {
+                &old
+            } else {
+                read_row(of, key, value, &mut old)?
             };
             for &index in built {
                 let map = index_map(schema, table, index);

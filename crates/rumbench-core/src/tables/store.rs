@@ -254,11 +254,12 @@ pub fn refuse_rows(
         found = true;
         false
     })?;
-    match found {
-        false => Ok(()),
-        true => Err(EngineError::Unsupported(format!(
+    if found {
+        Err(EngineError::Unsupported(format!(
             "table {} holds rows of another run; give an empty directory",
             schema.table(table).name
-        ))),
+        )))
+    } else {
+        Ok(())
     }
 }

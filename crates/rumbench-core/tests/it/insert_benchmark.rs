@@ -273,9 +273,10 @@ fn wrong_after(steps: &str, step: usize, damage: impl FnOnce(&ModelEngine)) -> S
             perform(phase, NO_TURNS).unwrap();
         }
     }
-    let phase = match step == steps.split(',').count() {
-        true => None,
-        false => workload.next_step(&engine).unwrap(),
+    let phase = if step == steps.split(',').count() {
+        None
+    } else {
+        workload.next_step(&engine).unwrap()
     };
     damage(&engine);
     let outcome = match phase {

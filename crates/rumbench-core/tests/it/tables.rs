@@ -154,9 +154,10 @@ fn transactions_of_several_statements_happen_as_a_whole() {
             // The new index entry equals the deleted one.
             writes.insert(ITEMS, &same)?;
             assert!(writes.update(ITEMS, &key(5), 1, Change::Add(0))?);
-            match fails {
-                true => Err(EngineError::Unsupported("stop".to_owned())),
-                false => Ok(()),
+            if fails {
+                Err(EngineError::Unsupported("stop".to_owned()))
+            } else {
+                Ok(())
             }
         });
         let after = (engine.rows(ROWS), engine.rows(ENTRIES));

@@ -56,12 +56,11 @@ pub fn perform(mut phase: Phase, turns: u64) -> Result<Totals> {
         let done = client.execute()?;
         total.retries += done.retries;
         total.written_bytes += done.written_bytes;
-        match beside {
-            true => total.background += done.rows,
-            false => {
-                total.operations += 1;
-                total.rows += done.rows;
-            }
+        if beside {
+            total.background += done.rows
+        } else {
+            total.operations += 1;
+            total.rows += done.rows;
         }
         Ok(true)
     };

@@ -369,9 +369,10 @@ impl LinkConnection for Nothing {
         Ok(())
     }
     fn add_link(&mut self, _: &Link<'_>) -> Result<WriteOutcome> {
-        match self.conflicts {
-            true => Err(EngineError::Retry("always".to_owned())),
-            false => Ok(WriteOutcome::Nothing),
+        if self.conflicts {
+            Err(EngineError::Retry("always".to_owned()))
+        } else {
+            Ok(WriteOutcome::Nothing)
         }
     }
     fn update_link(&mut self, _: &Link<'_>) -> Result<WriteOutcome> {

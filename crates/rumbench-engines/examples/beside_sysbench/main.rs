@@ -165,12 +165,11 @@ fn round(asked: &Asked, round: usize) -> Outcome<Vec<(Test, Test)>> {
     for (test, (name, _)) in asked.tests.iter().enumerate() {
         let theirs = || of_server(&*engine, || sysbench.test(name));
         let mut ours = || of_server(&*engine, || laboratory(&mut workload, &*engine));
-        tests.push(match (round + test).is_multiple_of(2) {
-            true => (theirs()?, ours()?),
-            false => {
-                let ours = ours()?;
-                (theirs()?, ours)
-            }
+        tests.push(if (round + test).is_multiple_of(2) {
+            (theirs()?, ours()?)
+        } else {
+            let ours = ours()?;
+            (theirs()?, ours)
         });
     }
     // Checks the tables, because a client that did less than requested would look cheap.

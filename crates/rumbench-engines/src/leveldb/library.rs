@@ -190,9 +190,10 @@ impl Database {
             leveldb_options_set_create_if_missing(options, 1);
             leveldb_options_set_cache(options, cache);
             leveldb_options_set_filter_policy(options, filter);
-            let compression = match with.snappy {
-                true => SNAPPY_COMPRESSION,
-                false => NO_COMPRESSION,
+            let compression = if with.snappy {
+                SNAPPY_COMPRESSION
+            } else {
+                NO_COMPRESSION
             };
             leveldb_options_set_compression(options, compression);
             if let Some(bytes) = with.write_buffer_bytes {

@@ -79,12 +79,13 @@ struct Failing {
 
 impl Failing {
     fn call(&self) -> Result<()> {
-        match self.calls.fetch_add(1, Ordering::Relaxed) < self.after {
-            true => Ok(()),
-            false => Err(EngineError::failed(
+        if self.calls.fetch_add(1, Ordering::Relaxed) < self.after {
+            Ok(())
+        } else {
+            Err(EngineError::failed(
                 format!("null.fail_after_calls={}", self.after),
                 "the scripted end",
-            )),
+            ))
         }
     }
 }

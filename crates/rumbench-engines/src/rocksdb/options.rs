@@ -286,9 +286,10 @@ impl Tuning {
     /// Returns the deletion window of a map, and the number of deletes in it from which a table is
     /// compacted.
     fn deletions(&self, map: &MapDef) -> Option<(usize, usize)> {
-        let window = self.deletion_window.unwrap_or(match map.is_queue {
-            true => QUEUE_DELETION_WINDOW,
-            false => DELETION_WINDOW,
+        let window = self.deletion_window.unwrap_or(if map.is_queue {
+            QUEUE_DELETION_WINDOW
+        } else {
+            DELETION_WINDOW
         });
         let trigger = match self.profile {
             Profile::MyRocks => MYROCKS_DELETIONS.min(window.checked_sub(1)?),

@@ -73,9 +73,10 @@ impl<S: Session> LinkConnection for LinksConnection<S> {
             if let Some(written) = connection.rewrite_link(link)? {
                 return Ok(written);
             }
-            match connection.insert_link(link)? {
-                true => Ok(Written::Commit(WriteOutcome::Inserted)),
-                false => Err(vanished()),
+            if connection.insert_link(link)? {
+                Ok(Written::Commit(WriteOutcome::Inserted))
+            } else {
+                Err(vanished())
             }
         })
     }

@@ -95,9 +95,10 @@ impl<S: Session> TableQueries for TablesConnection<S> {
             },
             value => visit(value),
         })?;
-        match bad {
-            true => Err(EngineError::Wrong("a sum that is no number".to_string())),
-            false => Ok(()),
+        if bad {
+            Err(EngineError::Wrong("a sum that is no number".to_string()))
+        } else {
+            Ok(())
         }
     }
 

@@ -337,9 +337,12 @@ struct Writes<'a, S>(&'a mut TablesConnection<S>);
 impl<S: Session> TableWrites for Writes<'_, S> {
     fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
         let inserted = self.0.insert_rows(table, rows, false);
-        inserted.map_err(|error| match self.0.session.met_duplicate() {
-            true => EngineError::Retry(format!("another client was faster: {error}")),
-            false => error,
+        inserted.map_err(|error| {
+            if self.0.session.met_duplicate() {
+                EngineError::Retry(format!("another client was faster: {error}"))
+            } else {
+                error
+            }
         })
     }
 

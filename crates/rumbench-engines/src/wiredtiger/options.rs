@@ -200,9 +200,10 @@ impl Tuning {
             Compressor::None => "none".to_string(),
             Compressor::Zstd => format!("zstd, level {}", self.zstd_level),
         };
-        let prefixes = match self.prefix_compression {
-            true => "in maps that are scanned by prefix",
-            false => "none",
+        let prefixes = if self.prefix_compression {
+            "in maps that are scanned by prefix"
+        } else {
+            "none"
         };
         if !self.tuned {
             c.given("block_compressor", compressor);

@@ -66,9 +66,10 @@ fn a_closed_server_and_a_dropped_one_leave_no_process_and_no_folder() {
             let (engine, pid) = open(entry, dir.path());
             let folder = run_folder(pid).expect("a noted run folder");
             assert!(is_running(pid), "{}", entry.name);
-            match is_closed {
-                true => engine.close().unwrap(),
-                false => drop(engine),
+            if is_closed {
+                engine.close().unwrap()
+            } else {
+                drop(engine)
             }
             assert!(!is_running(pid) && !folder.exists(), "{}", entry.name);
         }

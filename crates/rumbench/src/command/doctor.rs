@@ -54,9 +54,10 @@ fn engines() -> Table {
     let mut table = Table::new("Engines", &["engine", "in this build"]);
     table.text_columns = 2;
     for entry in rumbench_engines::engines() {
-        let state = match entry.is_available() {
-            true => "yes".to_string(),
-            false => format!("no: {}", entry.how_to_get),
+        let state = if entry.is_available() {
+            "yes".to_string()
+        } else {
+            format!("no: {}", entry.how_to_get)
         };
         table.rows.push(vec![entry.name.to_string(), state]);
     }

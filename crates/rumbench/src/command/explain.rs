@@ -97,9 +97,10 @@ fn of_result(arguments: &ExplainArgs, suite: &SuiteResult) -> Result<Exit> {
 fn word(arguments: &ExplainArgs) -> Option<String> {
     let (name, as_json) = (arguments.name.as_str(), arguments.json);
     if let Some(preset) = custom::presets::find(name) {
-        return Some(match as_json {
-            true => encoded(&json!({"preset": name, "file": preset.text})),
-            false => preset.text.to_string(),
+        return Some(if as_json {
+            encoded(&json!({"preset": name, "file": preset.text}))
+        } else {
+            preset.text.to_string()
         });
     }
     let phases = phases();
@@ -113,21 +114,23 @@ fn word(arguments: &ExplainArgs) -> Option<String> {
                 row[0], row[2]
             )
         };
-        return Some(match as_json {
-            true => encoded(&found.iter().map(each).collect()),
-            false => found.iter().map(text).collect(),
+        return Some(if as_json {
+            encoded(&found.iter().map(each).collect())
+        } else {
+            found.iter().map(text).collect()
         });
     }
     let metric = metrics::find(name)?;
     let (unit, definition, formula) = (metric.unit, metric.definition, metric.formula);
-    Some(match as_json {
-        true => encoded(
+    Some(if as_json {
+        encoded(
             &json!({"metric": name, "unit": unit, "better": better(metric), "definition": definition, "formula": formula}),
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "{name}\n  unit        {unit}\n  better      {}\n  definition  {definition}\n  formula     {formula}\n",
             better(metric)
-        ),
+        )
     })
 }
 

@@ -126,12 +126,14 @@ pub fn run(arguments: &FindRateArgs) -> Result<Exit> {
 
 /// Builds the search from the flags; its phase is filled in later.
 fn search(arguments: &FindRateArgs) -> Result<Search> {
-    let percent = |flag: &str, value: f64, low: f64, high: f64| match (low..=high).contains(&value)
-    {
-        true => Ok(value / 100.0),
-        false => Err(usage(format!(
-            "{flag} {value}: must be from {low} to {high} percent"
-        ))),
+    let percent = |flag: &str, value: f64, low: f64, high: f64| {
+        if (low..=high).contains(&value) {
+            Ok(value / 100.0)
+        } else {
+            Err(usage(format!(
+                "{flag} {value}: must be from {low} to {high} percent"
+            )))
+        }
     };
     let conditions = arguments.conditions.iter();
     let conditions = conditions.map(|text| Condition::parse(text));

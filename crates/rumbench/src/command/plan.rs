@@ -54,9 +54,10 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
             None => "time: phases end by count, so it depends on the engines\n".to_string(),
         });
     }
-    Ok(match free.is_some_and(|free| free < needed) {
-        true => Exit::Failed,
-        false => Exit::Done,
+    Ok(if free.is_some_and(|free| free < needed) {
+        Exit::Failed
+    } else {
+        Exit::Done
     })
 }
 
@@ -91,9 +92,10 @@ fn settings(point: &Point, suite: &Suite) -> Result<Vec<Setting>> {
     let workload = catalog::workload(&suite.workload, &point.settings, suite.seed)?;
     for (key, value) in workload.settings() {
         let given = point.settings.contains_key(&key);
-        let value = match key == catalog::DEFINITION {
-            true => "the file".to_string(),
-            false => value,
+        let value = if key == catalog::DEFINITION {
+            "the file".to_string()
+        } else {
+            value
         };
         let from = from(&key, given);
         all.push((key, value, from));

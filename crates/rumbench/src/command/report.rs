@@ -26,9 +26,10 @@ pub fn run(arguments: &ReportArgs) -> Result<Exit> {
     let result = file::load(&arguments.dir)?;
     arguments.print.print(&result)?;
     // `dir` may be a result file instead of its folder.
-    let folder = match arguments.dir.is_dir() {
-        true => Some(arguments.dir.as_path()),
-        false => arguments.dir.parent(),
+    let folder = if arguments.dir.is_dir() {
+        Some(arguments.dir.as_path())
+    } else {
+        arguments.dir.parent()
     };
     if let Some(folder) = folder {
         arguments.print.write_html(folder, &result);

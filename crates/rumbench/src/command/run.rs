@@ -476,12 +476,13 @@ fn check_memory(point: &Point) -> Result<()> {
     else {
         return Ok(());
     };
-    let instead = match memory > needed {
-        true => format!(
+    let instead = if memory > needed {
+        format!(
             "--set cache_bytes={} would do, or a larger --memory",
             memory - needed
-        ),
-        false => "a larger --memory is needed".to_string(),
+        )
+    } else {
+        "a larger --memory is needed".to_string()
     };
     Err(usage(format!(
         "--memory {memory} is too little for cache_bytes={cache} and {} MiB beside it for everything else; {instead}",

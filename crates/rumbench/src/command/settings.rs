@@ -115,11 +115,12 @@ fn give_compaction(choices: &mut [EngineChoice], style: &str) -> Result<()> {
         own.or_insert_with(|| style.to_string());
         given = true;
     }
-    match given {
-        true => Ok(()),
-        false => Err(refused(
+    if given {
+        Ok(())
+    } else {
+        Err(refused(
             "no engine of this suite has a choice of compaction styles",
-        )),
+        ))
     }
 }
 

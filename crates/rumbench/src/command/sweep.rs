@@ -92,9 +92,12 @@ fn expand(part: &str) -> Option<Vec<String>> {
     if from > to || step < 1 + u64::from(times) || (times && from == 0) {
         return None;
     }
-    let next = |value: &u64| match times {
-        true => value.checked_mul(step),
-        false => value.checked_add(step),
+    let next = |value: &u64| {
+        if times {
+            value.checked_mul(step)
+        } else {
+            value.checked_add(step)
+        }
     };
     let values = std::iter::successors(Some(from), next).take_while(|value| *value <= to);
     Some(
@@ -204,9 +207,10 @@ fn point(common: Common<'_>, label: Option<String>) -> Result<Point> {
 /// Rejects a rate that no phase takes; the user would otherwise believe it was measured.
 fn check_rate(name: &str, workload: &dyn Workload, sorted: &Sorted, sets: &[String]) -> Result<()> {
     let asks = sorted.rate.is_some() || sets.iter().any(|set| set.starts_with("arrivals="));
-    match asks && workload.paced_phases().is_empty() {
-        true => Err(no_paced_phase(name)),
-        false => Ok(()),
+    if asks && workload.paced_phases().is_empty() {
+        Err(no_paced_phase(name))
+    } else {
+        Ok(())
     }
 }
 

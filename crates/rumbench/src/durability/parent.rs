@@ -115,10 +115,8 @@ struct Killer<'a> {
 
 impl<'a> Killer<'a> {
     fn new(test: &'a KillTest, directory: &Path) -> Result<Killer<'a>> {
-        let power = match test.power_loss {
-            true => Some(PowerCut::new(directory)?),
-            false => None,
-        };
+        let power = test.power_loss.then(|| PowerCut::new(directory));
+        let power = power.transpose()?;
         let directory = power.as_ref().map_or(directory, PowerCut::root);
         let spec = ChildSpec {
             trial: TrialSpec {
@@ -316,9 +314,10 @@ impl<'a> Killer<'a> {
         let moment = Instant::now() + Duration::from_secs_f64(self.test.seconds_per_kill * share);
         let (mut killed, mut written) = (false, 0);
         loop {
-            let left = match killed {
-                true => LAST_WORDS_WITHIN,
-                false => moment.saturating_duration_since(Instant::now()),
+            let left = if killed {
+                LAST_WORDS_WITHIN
+            } else {
+                moment.saturating_duration_since(Instant::now())
             };
             match process.lines.recv_timeout(left) {
                 Ok(line) => {

@@ -86,9 +86,10 @@ impl Machine {
         let number = |path: &str| read(path)?.split_whitespace().next()?.parse::<f64>().ok();
         let off = number("/sys/devices/system/cpu/intel_pstate/no_turbo").map(|off| off == 0.0);
         let on = number("/sys/devices/system/cpu/cpufreq/boost").map(|on| on == 1.0);
-        let (fsync_us, fdatasync_us) = match device {
-            true => device::syncs(dir)?,
-            false => (None, None),
+        let (fsync_us, fdatasync_us) = if device {
+            device::syncs(dir)?
+        } else {
+            (None, None)
         };
         let reads = device.then(|| device::random_reads(dir));
         let caches = OpenOptions::new()

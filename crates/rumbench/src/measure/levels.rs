@@ -48,9 +48,10 @@ fn explained_by(sorted: &[f64], at: usize) -> f64 {
     let all = mean(sorted);
     let total: f64 = sorted.iter().map(|x| (x - all).powi(2)).sum();
     let part = |part: &[f64]| part.len() as f64 * (mean(part) - all).powi(2);
-    match total > 0.0 {
-        true => (part(&sorted[..at]) + part(&sorted[at..])) / total,
-        false => 0.0,
+    if total > 0.0 {
+        (part(&sorted[..at]) + part(&sorted[at..])) / total
+    } else {
+        0.0
     }
 }
 

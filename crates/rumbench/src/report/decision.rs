@@ -147,10 +147,7 @@ fn of_rows(
 fn line(group: &Group<'_>, engine: &str, phase: &str, endurance_tb: f64) -> Line {
     let rows = counts_rows(phase);
     // The total is divided by items, so that loads are counted per row.
-    let items = move |phase: &PhaseResult| match rows {
-        true => phase.rows,
-        false => phase.operations,
-    };
+    let items = move |phase: &PhaseResult| if rows { phase.rows } else { phase.operations };
     let per_item = move |of: &PhaseResult, per_op: Option<f64>| {
         // An operation of an imported load is a row.
         if of.lacks("operations") || of.lacks("rows") {
@@ -160,10 +157,7 @@ fn line(group: &Group<'_>, engine: &str, phase: &str, endurance_tb: f64) -> Line
         (count > 0).then(|| per_op.map(|value| value * of.operations as f64 / count as f64))?
     };
     let median = |value: &dyn Fn(&PhaseResult) -> Option<f64>| group.median(engine, phase, value);
-    let per_s = median(&|of| match rows {
-        true => of.rows_per_s,
-        false => of.ops_per_s,
-    });
+    let per_s = median(&|of| if rows { of.rows_per_s } else { of.ops_per_s });
     let written = median(&|of| {
         per_item(of, of.kb_written_per_op_settled.or(of.kb_written_per_op)).map(|kb| kb * 1024.0)
     });

@@ -20,9 +20,10 @@ pub fn machine(found: &[Finding]) -> Table {
     let advice: Vec<String> = advice
         .map(|of| format!("{}: {}", of.about, of.advice))
         .collect();
-    match advice.is_empty() {
-        true => table.notes.push("Nothing to do.".to_string()),
-        false => table.notes = advice,
+    if advice.is_empty() {
+        table.notes.push("Nothing to do.".to_string())
+    } else {
+        table.notes = advice
     }
     table
 }

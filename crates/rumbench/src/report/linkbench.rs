@@ -70,9 +70,12 @@ fn row(group: &Group<'_>, engine: &str, phase: &str, cpus: f64) -> Vec<String> {
     let cpu = |value: &dyn Fn(&CpuPerOp) -> Option<f64>| {
         each(&|phase| phase.cpu_us_per_op.as_ref().and_then(value))
     };
-    let rate = |phase: &PhaseResult| match counts_rows(&phase.name) {
-        true => phase.rows_per_s,
-        false => phase.ops_per_s,
+    let rate = |phase: &PhaseResult| {
+        if counts_rows(&phase.name) {
+            phase.rows_per_s
+        } else {
+            phase.ops_per_s
+        }
     };
     vec![
         group.label(engine),

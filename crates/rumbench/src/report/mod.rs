@@ -97,13 +97,12 @@ fn sweep_tables(suite: &SuiteResult, options: &ReportOptions) -> Vec<(String, Ve
     let Some(found) = &suite.sweep else {
         return Vec::new();
     };
-    let tables = |whole: &sweep::Whole<'_>| match sweep::has_points(suite) {
-        true => {
+    let tables = |whole: &sweep::Whole<'_>| {
+        if sweep::has_points(suite) {
             let mut tables = sweep::tables::of_points(suite, found, whole);
             tables.extend(decision::of_points(suite, whole, options.endurance_tb));
             tables
-        }
-        false => {
+        } else {
             let groups = whole.points.iter();
             let aged = |group: &Group<'_>| {
                 let mut tables = sweep::tables::of_aging(found, group);

@@ -35,9 +35,10 @@ fn items(phase: &PhaseResult) -> Option<f64> {
     if is_scan(&phase.name) && phase.lacks("rows") {
         return None;
     }
-    Some(match is_scan(&phase.name) {
-        true => phase.rows as f64 / 1e3,
-        false => phase.operations as f64 * test.queries as f64,
+    Some(if is_scan(&phase.name) {
+        phase.rows as f64 / 1e3
+    } else {
+        phase.operations as f64 * test.queries as f64
     })
 }
 

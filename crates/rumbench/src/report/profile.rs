@@ -117,9 +117,10 @@ pub fn short(name: &str) -> String {
     // The remainder of `a::<T>::b`.
     let out = out.replace("::::", "::");
     let out = out.trim_end_matches("::");
-    match out.chars().count() > LETTERS {
-        true => out.chars().take(LETTERS - 2).chain("..".chars()).collect(),
-        false => out.to_string(),
+    if out.chars().count() > LETTERS {
+        out.chars().take(LETTERS - 2).chain("..".chars()).collect()
+    } else {
+        out.to_string()
     }
 }
 

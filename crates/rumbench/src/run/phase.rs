@@ -394,9 +394,12 @@ pub fn settle(
             .engine
             .settle(&mut progress)
             .and_then(|()| sync(context.directory))
-            .and_then(|()| match leave_alone(context, start, at_least) {
-                true => sync(context.directory),
-                false => Ok(()),
+            .and_then(|()| {
+                if leave_alone(context, start, at_least) {
+                    sync(context.directory)
+                } else {
+                    Ok(())
+                }
             });
         drop(done);
         (settled, sampler.join().unwrap_or_default())

@@ -26,18 +26,17 @@ pub fn apply(phase: &mut PhaseResult, calibration: Option<&Calibration>) {
     let waiting = per_op(cpu.waiting);
     let measured = |values: &BTreeMap<String, f64>| values.get(phase.base_name()).copied();
     // The client cannot have used more than its threads.
-    let (client, client_user) = match cpu.server.is_some() || cpu.server_unseen {
-        true => (Some(threads), Some(per_op(cpu.client_threads_user))),
-        false => {
-            let client = calibration
-                .and_then(|found| measured(&found.client_us_per_op))
-                .map(|us| (us + waiting).min(threads));
-            let client_user = calibration
-                .and_then(|found| measured(&found.client_user_us_per_op))
-                .zip(client)
-                .map(|(us, client)| us.min(client));
-            (client, client_user)
-        }
+    let (client, client_user) = if cpu.server.is_some() || cpu.server_unseen {
+        (Some(threads), Some(per_op(cpu.client_threads_user)))
+    } else {
+        let client = calibration
+            .and_then(|found| measured(&found.client_us_per_op))
+            .map(|us| (us + waiting).min(threads));
+        let client_user = calibration
+            .and_then(|found| measured(&found.client_user_us_per_op))
+            .zip(client)
+            .map(|(us, client)| us.min(client));
+        (client, client_user)
     };
     let server = cpu.server.map(per_op);
     let background = per_op((cpu.process - cpu.client_threads - cpu.background_client).max(0.0));

@@ -184,9 +184,10 @@ pub fn disk_needed(suite: &Suite) -> Result<u64> {
         let workload = catalog::workload(&suite.workload, &point.settings, suite.seed)?;
         let (_, bytes) = workload.load_estimate();
         let trials = point.engines.len() as u64 * u64::from(suite.repeat);
-        needed = match suite.keep_data {
-            true => plan::disk_estimate(bytes, trials).saturating_add(needed),
-            false => plan::disk_estimate(bytes, 1).max(needed),
+        needed = if suite.keep_data {
+            plan::disk_estimate(bytes, trials).saturating_add(needed)
+        } else {
+            plan::disk_estimate(bytes, 1).max(needed)
         };
     }
     Ok(needed)

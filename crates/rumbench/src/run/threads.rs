@@ -158,9 +158,10 @@ impl BackgroundClients {
         BackgroundClients {
             rate: Rate {
                 per_second: background.per_second,
-                arrivals: match background.burst {
-                    true => Arrivals::Burst,
-                    false => Arrivals::Even,
+                arrivals: if background.burst {
+                    Arrivals::Burst
+                } else {
+                    Arrivals::Even
                 },
             },
             names: background.operations,

@@ -107,9 +107,10 @@ impl SuiteResult {
     /// mistake points of a sweep, or builds of an engine, for repetitions.
     pub fn version(&self) -> u32 {
         let hosts = self.trials.iter().any(|trial| trial.host.is_some());
-        match self.sweep.is_some() || self.rate_search.is_some() || hosts {
-            true => SCHEMA_VERSION,
-            false => SCHEMA_PLAIN,
+        if self.sweep.is_some() || self.rate_search.is_some() || hosts {
+            SCHEMA_VERSION
+        } else {
+            SCHEMA_PLAIN
         }
     }
 }

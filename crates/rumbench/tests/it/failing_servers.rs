@@ -65,9 +65,10 @@ fn configured(dir: &Path, server: &str, lines: &str, nodes: &str) -> Value {
 fn a_server_that_does_not_come_up_costs_its_own_trial() {
     for server in servers() {
         let dir = tempfile::tempdir().unwrap();
-        let section = match server.starts_with("mariadb") {
-            true => "[mariadbd]\n",
-            false => "",
+        let section = if server.starts_with("mariadb") {
+            "[mariadbd]\n"
+        } else {
+            ""
         };
         let lines = format!("{section}no_such_variable_of_a_server = 1\n");
         let result = configured(dir.path(), server, &lines, "nodes=100");

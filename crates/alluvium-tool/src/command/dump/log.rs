@@ -79,9 +79,10 @@ fn check_segment(
         return Ok(());
     }
     let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
-    let there = match ids.is_empty() {
-        true => "there are none".to_owned(),
-        false => format!("there are: {}", ids.join(", ")),
+    let there = if ids.is_empty() {
+        "there are none".to_owned()
+    } else {
+        format!("there are: {}", ids.join(", "))
     };
     Err(Usage(format!("the log has no segment {}; {there}", wanted.0)).into())
 }

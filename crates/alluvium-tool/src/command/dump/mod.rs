@@ -76,9 +76,10 @@ fn end(list: List<'_>, count: u64, mut more: Value, damages: &[Error]) -> anyhow
     {
         return Err(newer.clone().into());
     }
-    Ok(match damages.is_empty() {
-        true => Exit::Done,
-        false => Exit::Wrong,
+    Ok(if damages.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Wrong
     })
 }
 

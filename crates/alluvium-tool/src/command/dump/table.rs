@@ -84,9 +84,10 @@ fn file_of(arguments: &TableArgs) -> anyhow::Result<PathBuf> {
         let mut names = RealVfs::new().list(path).unwrap_or_default();
         names.retain(|name| name.ends_with(".sst"));
         names.sort();
-        match names.is_empty() {
-            true => "there are none".to_owned(),
-            false => format!("there are: {}", names.join(", ")),
+        if names.is_empty() {
+            "there are none".to_owned()
+        } else {
+            format!("there are: {}", names.join(", "))
         }
     };
     let Some(table) = &arguments.table else {

@@ -76,9 +76,10 @@ pub fn run(arguments: &InspectArgs, form: Form, output: &mut Output) -> anyhow::
         "other_files": files.others,
         "bytes": files.bytes,
     });
-    let lines = match form.json {
-        true => String::new(),
-        false => show::lines(&document, arguments.tables),
+    let lines = if form.json {
+        String::new()
+    } else {
+        show::lines(&document, arguments.tables)
     };
     output.answer(&document, lines)?;
     Ok(Exit::Done)

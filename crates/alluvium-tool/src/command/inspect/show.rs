@@ -159,9 +159,10 @@ fn sum(tables: &[&Value]) -> String {
 
 fn cut(key: &str) -> String {
     // Shown keys are ASCII, so any offset is a character boundary.
-    match key.len() > KEY_CHARACTERS_MAX {
-        true => format!("{}...", &key[..KEY_CHARACTERS_MAX]),
-        false => key.to_owned(),
+    if key.len() > KEY_CHARACTERS_MAX {
+        format!("{}...", &key[..KEY_CHARACTERS_MAX])
+    } else {
+        key.to_owned()
     }
 }
 

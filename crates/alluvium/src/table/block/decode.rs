@@ -245,8 +245,9 @@ fn limit<T: PartialOrd + std::fmt::Display>(
     found: T,
     limit: T,
 ) -> Result<(), Malformed> {
-    match found <= limit {
-        true => Ok(()),
-        false => Err(Malformed::new(what, format!("at most {limit}"), found)),
+    if found <= limit {
+        Ok(())
+    } else {
+        Err(Malformed::new(what, format!("at most {limit}"), found))
     }
 }

@@ -142,9 +142,10 @@ impl DecodedBlock {
         let Range { mut start, mut end } = ties(&self.heads, head(suffix));
         while start < end {
             let middle = start + (end - start) / 2;
-            match self.suffix(middle) < suffix {
-                true => start = middle + 1,
-                false => end = middle,
+            if self.suffix(middle) < suffix {
+                start = middle + 1
+            } else {
+                end = middle
             }
         }
         start
@@ -193,9 +194,10 @@ impl DecodedBlock {
 
     /// Returns the slot's seqno.
     pub fn seqno(&self, slot: usize) -> SeqNo {
-        match self.seqnos.is_empty() {
-            true => 0,
-            false => self.seqnos[slot],
+        if self.seqnos.is_empty() {
+            0
+        } else {
+            self.seqnos[slot]
         }
     }
 

@@ -102,9 +102,10 @@ impl OpenBlock {
         }
         put_ints(out, self.seqnos.iter().copied());
         put_ints(out, lengths(&self.value_ends));
-        let order = match self.values_have_planes() {
-            true => order,
-            false => ValueOrder::Rows,
+        let order = if self.values_have_planes() {
+            order
+        } else {
+            ValueOrder::Rows
         };
         out.push(order as u8);
         match order {

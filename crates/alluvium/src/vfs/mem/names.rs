@@ -137,9 +137,10 @@ pub(super) fn moved(path: &Path, from: &Path, to: &Path) -> PathBuf {
 
 /// Returns `dir` itself for an empty rest: `Path::join` would add a slash.
 pub(super) fn join(dir: &Path, rest: &Path) -> PathBuf {
-    match rest.as_os_str().is_empty() {
-        true => dir.to_path_buf(),
-        false => dir.join(rest),
+    if rest.as_os_str().is_empty() {
+        dir.to_path_buf()
+    } else {
+        dir.join(rest)
     }
 }
 

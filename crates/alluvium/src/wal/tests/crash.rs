@@ -305,9 +305,10 @@ fn a_roll_that_makes_its_file_syncs_nothing_and_the_next_sync_makes_its_name_dur
             start(&lost, dir(), 1).unwrap().0.len()
         };
         assert_eq!(records(), 4);
-        match late {
-            true => wal.late_syncer().sync().unwrap(),
-            false => wal.syncer().sync().unwrap(),
+        if late {
+            wal.late_syncer().sync().unwrap()
+        } else {
+            wal.syncer().sync().unwrap()
         }
         assert_eq!(records(), 5);
     }

@@ -460,9 +460,10 @@ fn a_newest_segment_without_a_valid_header_is_damage_if_a_record_says_it_was_dur
         let mut wal = writer(&vfs, 1, None);
         commit(&mut wal, &record(1, 10));
         wal.rotate().unwrap();
-        match synced {
-            true => commit(&mut wal, &record(2, 10)),
-            false => append(&mut wal, &record(2, 10)),
+        if synced {
+            commit(&mut wal, &record(2, 10))
+        } else {
+            append(&mut wal, &record(2, 10))
         }
         append(&mut wal, &record(3, 10));
         wal.write().unwrap();
@@ -470,9 +471,10 @@ fn a_newest_segment_without_a_valid_header_is_damage_if_a_record_says_it_was_dur
         file.write_at(&[0; SEGMENT_HEADER_BYTES as usize], 0)
             .unwrap();
         let result = start(&vfs, dir(), 1);
-        match synced {
-            true => assert!(is_corruption(&result)),
-            false => assert_eq!(result.unwrap().0, [record(1, 10)]),
+        if synced {
+            assert!(is_corruption(&result))
+        } else {
+            assert_eq!(result.unwrap().0, [record(1, 10)])
         }
     }
 }

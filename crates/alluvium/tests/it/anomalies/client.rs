@@ -229,9 +229,10 @@ impl Client<'_> {
     fn get(&mut self, key: u32, locked: bool) -> Result<()> {
         let key = self.base + key;
         let (registers, bytes) = (&self.world.registers, key.to_be_bytes());
-        let value = match locked {
-            true => self.txn.get_for_update(registers, &bytes)?,
-            false => self.txn.get(registers, &bytes)?,
+        let value = if locked {
+            self.txn.get_for_update(registers, &bytes)?
+        } else {
+            self.txn.get(registers, &bytes)?
         };
         let found = value.map(|value| number(&value));
         self.actions.push(Action::Read { key, found, locked });
@@ -274,9 +275,10 @@ impl Client<'_> {
 
     fn read_list(&mut self, key: u32, locked: bool) -> Result<Vec<u64>> {
         let (lists, bytes) = (&self.world.lists, key.to_be_bytes());
-        let value = match locked {
-            true => self.txn.get_for_update(lists, &bytes)?,
-            false => self.txn.get(lists, &bytes)?,
+        let value = if locked {
+            self.txn.get_for_update(lists, &bytes)?
+        } else {
+            self.txn.get(lists, &bytes)?
         };
         let found = list(value.as_deref());
         let read = found.clone();

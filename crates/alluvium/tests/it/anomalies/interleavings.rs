@@ -104,9 +104,10 @@ fn run(
             client.end(Ending::Rollback);
             continue;
         }
-        match at + 1 == program.turns() {
-            true => marks.extend(client.end(program.ending)),
-            false => clients[turn] = Some(client),
+        if at + 1 == program.turns() {
+            marks.extend(client.end(program.ending))
+        } else {
+            clients[turn] = Some(client)
         }
     }
     marks

@@ -73,9 +73,10 @@ impl Load {
         };
         let mut client = world.begin(number, 0, &options);
         for _ in 0..rng.range(2..6) {
-            let next = match prepares && serializable {
-                true => locked_step(rng),
-                false => step(rng),
+            let next = if prepares && serializable {
+                locked_step(rng)
+            } else {
+                step(rng)
             };
             // Without a lock it would see another state than the transaction's other reads.
             if prepares && serializable && matches!(next, Step::ReadList(_)) {

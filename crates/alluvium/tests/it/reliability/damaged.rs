@@ -283,9 +283,10 @@ fn backups(vfs: &MemVfs, subject: &Subject, file: &Path) -> Verdict<Found> {
 impl Subject {
     /// Reads everything, and verifies, while `file` is damaged.
     pub fn look(&self, vfs: &MemVfs, file: &Path) -> Verdict<Found> {
-        match self.is_backups() {
-            true => backups(vfs, self, file),
-            false => database(vfs, self, file),
+        if self.is_backups() {
+            backups(vfs, self, file)
+        } else {
+            database(vfs, self, file)
         }
     }
 

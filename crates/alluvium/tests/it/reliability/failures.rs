@@ -313,9 +313,10 @@ struct Expected {
 }
 
 fn same(found: &State, expected: &State) -> Verdict<()> {
-    match found == expected {
-        true => Ok(()),
-        false => Err("other rows were read".into()),
+    if found == expected {
+        Ok(())
+    } else {
+        Err("other rows were read".into())
     }
 }
 
@@ -370,9 +371,10 @@ fn repair(vfs: Arc<dyn Vfs>, expected: &Expected) -> Result<Verdict<()>> {
     let told = repair_on(Arc::clone(&vfs), dir(), Path::new("repaired"))?;
     let db = open_to_read(vfs, Path::new("repaired"), expected)?;
     let found = rows(&db)?;
-    Ok(match told.is_complete() {
-        true => same(&found, &expected.state),
-        false => Ok(()),
+    Ok(if told.is_complete() {
+        same(&found, &expected.state)
+    } else {
+        Ok(())
     })
 }
 

@@ -47,9 +47,10 @@ impl Target<'_> {
 
     fn kind(&self, bit: u64) -> String {
         let kind = self.extension();
-        match bit / 8 < self.used {
-            true => kind,
-            false => format!("{kind}, zeros behind the last one"),
+        if bit / 8 < self.used {
+            kind
+        } else {
+            format!("{kind}, zeros behind the last one")
         }
     }
 
@@ -96,13 +97,12 @@ fn targets(disk: &Disk) -> Vec<Target<'_>> {
                 let allocated = ["wal", "manifest", "ballast"].map(Some);
                 let extension = path.extension().or(path.file_name());
                 let extension = extension.map(|e| e.to_string_lossy());
-                let used = match allocated.contains(&extension.as_deref()) {
+                let used = if allocated.contains(&extension.as_deref()) {
                     // Records end at a multiple of 8, with zeros.
-                    true => {
-                        let last = bytes.iter().rposition(|byte| *byte != 0);
-                        (last.map_or(0, |last| last as u64 + 1)).next_multiple_of(8)
-                    }
-                    false => len,
+                    let last = bytes.iter().rposition(|byte| *byte != 0);
+                    (last.map_or(0, |last| last as u64 + 1)).next_multiple_of(8)
+                } else {
+                    len
                 };
                 targets.push(Target {
                     subject,

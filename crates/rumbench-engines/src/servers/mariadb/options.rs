@@ -308,18 +308,20 @@ impl Tuning {
 /// Returns InnoDB's facts. `tears_pages`: the server keeps no second copy of pages that it writes,
 /// or does not wait until they are on the device.
 fn of_innodb(class: Durability, tears_pages: bool, each_second: bool) -> DurabilityFacts {
-    let prefix = match each_second {
-        true => PREFIX_ONE_SECOND,
-        false => SOME_PREFIX,
+    let prefix = if each_second {
+        PREFIX_ONE_SECOND
+    } else {
+        SOME_PREFIX
     };
     let (process_kill, power_cut) = match class {
         Durability::Sync => (ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
         Durability::Buffered => (ALL_ACKNOWLEDGED, prefix),
         Durability::None => (prefix, prefix),
     };
-    match tears_pages {
-        true => survives(process_kill, MAY_CORRUPT),
-        false => survives(process_kill, power_cut),
+    if tears_pages {
+        survives(process_kill, MAY_CORRUPT)
+    } else {
+        survives(process_kill, power_cut)
     }
 }
 

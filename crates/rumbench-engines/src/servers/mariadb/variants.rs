@@ -70,17 +70,18 @@ impl Variation {
 
     /// Returns the settings of the variant.
     pub(super) fn settings(self) -> Vec<Setting> {
-        let mut settings = vec![match self.performance_schema {
-            true => (
+        let mut settings = vec![if self.performance_schema {
+            (
                 "performance_schema",
                 "ON".to_string(),
                 "the variant, with the instruments that are on by default",
-            ),
-            false => (
+            )
+        } else {
+            (
                 "performance_schema",
                 "OFF".to_string(),
                 "costs every statement",
-            ),
+            )
         }];
         if self.binlog {
             let why = "the variant: a server whose replicas lose nothing";
@@ -101,10 +102,11 @@ impl Variation {
 /// Takes InnoDB's compressed block size in KiB: a power of two, at most InnoDB's page size.
 fn key_block_kib(asked: &mut Settings<'_>) -> Result<u8> {
     let kib: u8 = asked.take_in("key_block_kib", 8, 1..=16)?;
-    match kib.is_power_of_two() {
-        true => Ok(kib),
-        false => Err(EngineError::Unsupported(format!(
+    if kib.is_power_of_two() {
+        Ok(kib)
+    } else {
+        Err(EngineError::Unsupported(format!(
             "mariadb-innodb.key_block_kib={kib}: must be 1, 2, 4, 8 or 16"
-        ))),
+        )))
     }
 }

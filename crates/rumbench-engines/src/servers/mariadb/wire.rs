@@ -313,12 +313,13 @@ impl Session for MariaSession {
         };
         let is_text = matches!(self.statements.get(self.started), Some(Form::Text(_)));
         let types = std::mem::take(&mut self.columns);
-        let mut outcome = match count == columns.len() {
-            true => Ok(()),
-            false => Err(EngineError::Wrong(format!(
+        let mut outcome = if count == columns.len() {
+            Ok(())
+        } else {
+            Err(EngineError::Wrong(format!(
                 "mariadb answered {count} columns instead of {}",
                 columns.len()
-            ))),
+            )))
         };
         let mut rows = 0;
         // Terminates with the packet that ends every answer, or with the connection.
@@ -329,9 +330,10 @@ impl Session for MariaSession {
             }
             rows += 1;
             if outcome.is_ok() {
-                outcome = match is_text {
-                    true => text::read_row(fields, columns, visit),
-                    false => binary::read_row(fields, &types, columns, visit),
+                outcome = if is_text {
+                    text::read_row(fields, columns, visit)
+                } else {
+                    binary::read_row(fields, &types, columns, visit)
                 };
             }
         }

@@ -79,19 +79,21 @@ fn durability_facts(
     repairs_pages: bool,
     writer_delay_ms: u64,
 ) -> DurabilityFacts {
-    let prefix = match writer_delay_ms.saturating_mul(3) <= 1000 {
-        true => PREFIX_ONE_SECOND,
-        false => SOME_PREFIX,
+    let prefix = if writer_delay_ms.saturating_mul(3) <= 1000 {
+        PREFIX_ONE_SECOND
+    } else {
+        SOME_PREFIX
     };
     let (process_kill, power_cut) = match class {
         Durability::Sync => (ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
         Durability::Buffered => (prefix, prefix),
         Durability::None => (prefix, MAY_CORRUPT),
     };
-    match repairs_pages {
-        true => survives(process_kill, power_cut),
+    if repairs_pages {
+        survives(process_kill, power_cut)
+    } else {
         // A page torn by a power cut is only repaired from a full page in the log.
-        false => survives(process_kill, MAY_CORRUPT),
+        survives(process_kill, MAY_CORRUPT)
     }
 }
 

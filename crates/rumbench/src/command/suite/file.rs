@@ -221,9 +221,10 @@ impl Text<'_> {
             };
             words.push(format!("--{key}={word}"));
         }
-        match left_out == values.len() && key == "engine" {
-            true => Err(self.refuse(value.span().start, "this build has none of these engines")),
-            false => Ok(()),
+        if left_out == values.len() && key == "engine" {
+            Err(self.refuse(value.span().start, "this build has none of these engines"))
+        } else {
+            Ok(())
         }
     }
 }

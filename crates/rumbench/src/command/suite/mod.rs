@@ -141,10 +141,11 @@ fn shipped(name: &str) -> Result<&'static str> {
 fn load(suite: &str) -> Result<(SuiteFile, String)> {
     let path = Path::new(suite);
     let is_file = path.extension().is_some() || path.components().count() > 1;
-    let text = match is_file {
-        false => shipped(suite)?.to_string(),
-        true => fs::read_to_string(path)
-            .map_err(|error| usage(format!("cannot read the suite {suite}: {error}")))?,
+    let text = if is_file {
+        fs::read_to_string(path)
+            .map_err(|error| usage(format!("cannot read the suite {suite}: {error}")))?
+    } else {
+        shipped(suite)?.to_string()
     };
     Ok((file::read(suite, &text, &is_built)?, text))
 }
@@ -227,9 +228,10 @@ fn one(ready: &Ready) -> Result<Exit> {
         None => resume::resume(out, ready.suite.no_store, &ready.print),
         Some(result) => {
             say(&format!("{}: all trials have ended before", ready.name));
-            Ok(match result.trials.iter().any(marks::failed) {
-                true => Exit::Failed,
-                false => Exit::Done,
+            Ok(if result.trials.iter().any(marks::failed) {
+                Exit::Failed
+            } else {
+                Exit::Done
             })
         }
     }

@@ -54,9 +54,10 @@ impl Fate {
             seed,
             records: count,
             files: HashMap::new(),
-            names_from: match everything {
-                true => names,
-                false => names + mix(seed, 1) % (count - names + 1),
+            names_from: if everything {
+                names
+            } else {
+                names + mix(seed, 1) % (count - names + 1)
             },
         };
         for record in records {

@@ -199,9 +199,10 @@ fn undo_name(record: &Record) -> std::io::Result<()> {
         }
         Record::Renamed { from, to, kept } => {
             fs::rename(path(to), path(from))?;
-            match kept.is_empty() {
-                true => Ok(()),
-                false => fs::rename(path(kept), path(to)),
+            if kept.is_empty() {
+                Ok(())
+            } else {
+                fs::rename(path(kept), path(to))
             }
         }
         Record::DirectoryMade { path: new } => fs::remove_dir_all(path(new)),

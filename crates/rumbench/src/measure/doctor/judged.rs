@@ -34,9 +34,10 @@ fn finding(
 
 /// Returns a good finding, or another verdict with advice.
 fn judged(about: &'static str, good: bool, bad: Verdict, found: &str, advice: &str) -> Finding {
-    match good {
-        true => finding(about, Verdict::Good, found, ""),
-        false => finding(about, bad, found, advice),
+    if good {
+        finding(about, Verdict::Good, found, "")
+    } else {
+        finding(about, bad, found, advice)
     }
 }
 

@@ -96,9 +96,10 @@ impl Threshold {
     }
 
     fn is_beyond(&self, row: &Row) -> bool {
-        let (beyond, changed) = match self.above {
-            true => (row.ratio > self.ratio, row.ratio_low > 1.0),
-            false => (row.ratio < self.ratio, row.ratio_high < 1.0),
+        let (beyond, changed) = if self.above {
+            (row.ratio > self.ratio, row.ratio_low > 1.0)
+        } else {
+            (row.ratio < self.ratio, row.ratio_high < 1.0)
         };
         // A limit on the other side of 1 demands an improvement; then no change has to be
         // confirmed.

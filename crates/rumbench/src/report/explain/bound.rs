@@ -85,9 +85,10 @@ fn name(resource: Resource) -> &'static str {
 
 impl Judged<'_> {
     fn item(&self) -> &'static str {
-        match counts_rows(&self.phase.name) {
-            true => "row",
-            false => "op",
+        if counts_rows(&self.phase.name) {
+            "row"
+        } else {
+            "op"
         }
     }
 

@@ -21,9 +21,10 @@ pub fn finding(scene: &Scene<'_>, engine: &str, phase: &str) -> Option<Finding> 
     if engine == scene.base {
         return None;
     }
-    let (metric, item) = match counts_rows(phase) {
-        true => ("rows_per_s", "row"),
-        false => ("ops_per_s", "op"),
+    let (metric, item) = if counts_rows(phase) {
+        ("rows_per_s", "row")
+    } else {
+        ("ops_per_s", "op")
     };
     let same = |found: &&Comparison| {
         found.engine == engine && found.phase == phase && found.metric == metric
@@ -87,9 +88,10 @@ pub fn finding(scene: &Scene<'_>, engine: &str, phase: &str) -> Option<Finding> 
 
 fn rates(found: &Comparison, own: &Side, base: &Side) -> String {
     // The ratio comes from pairs of trials, not from these medians.
-    let medians = match found.verdict.starts_with("n=1") {
-        true => "",
-        false => "medians ",
+    let medians = if found.verdict.starts_with("n=1") {
+        ""
+    } else {
+        "medians "
     };
     let [own, base] = [own, base].map(|side| number(Some(side.per_s)));
     format!("{medians}{own} against {base} {}", unit(&found.phase))

@@ -292,9 +292,10 @@ pub fn render(suite: &SuiteResult, options: &ReportOptions) -> String {
     out += "\nAbout the experiment\n";
     let about = findings.iter().filter(|finding| finding.group.is_none());
     let about: String = about.map(line).collect();
-    match about.is_empty() {
-        true => out += "  nothing speaks against it\n",
-        false => out += &about,
+    if about.is_empty() {
+        out += "  nothing speaks against it\n"
+    } else {
+        out += &about
     }
     out + "\nIn brackets: the figures, see `rumbench explain METRIC`; --json has their values.\n"
 }

@@ -155,9 +155,12 @@ fn judge(name: &str, values: &[Option<f64>], near: &[bool]) -> Option<Event> {
         return None;
     }
     let kib = name.starts_with("kb_");
-    let shown = |value: f64| match kib {
-        true => format!("{} MiB", number(Some(value / 1024.0))),
-        false => number(Some(value)),
+    let shown = |value: f64| {
+        if kib {
+            format!("{} MiB", number(Some(value / 1024.0)))
+        } else {
+            number(Some(value))
+        }
     };
     let verb = match name {
         "kb_written" => "writes were",
@@ -169,9 +172,10 @@ fn judge(name: &str, values: &[Option<f64>], near: &[bool]) -> Option<Event> {
     } else {
         format!("{name} ")
     };
-    let against = match usual > 0.0 {
-        true => format!("{} times the usual {}", times(factor), shown(usual)),
-        false => "usually not at all".to_string(),
+    let against = if usual > 0.0 {
+        format!("{} times the usual {}", times(factor), shown(usual))
+    } else {
+        "usually not at all".to_string()
     };
     Some(Event {
         factor,

@@ -128,9 +128,10 @@ impl Usage {
         };
         let rest = left / whole;
         let busy = self.machine_busy.is_some_and(|busy| busy >= MACHINE_BUSY);
-        let own = match is_client_bound(phase) {
-            true => Resource::Client,
-            false => Resource::Cpu,
+        let own = if is_client_bound(phase) {
+            Resource::Client
+        } else {
+            Resource::Cpu
         };
         self.parts = vec![
             part(own, (cpu_us / whole).min(1.0)),
@@ -138,9 +139,10 @@ impl Usage {
             part(Resource::Reads, reads),
             part(Resource::Writes, writes),
         ];
-        self.parts.push(match busy {
-            true => part(Resource::Machine, rest),
-            false => part(Resource::Locks, rest),
+        self.parts.push(if busy {
+            part(Resource::Machine, rest)
+        } else {
+            part(Resource::Locks, rest)
         });
         self.sort();
     }

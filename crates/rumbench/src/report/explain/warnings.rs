@@ -299,9 +299,10 @@ fn unsteady(suite: &SuiteResult) -> Option<Finding> {
     let text = format!(
         "Throughput is not steady: that of {worst} is {} times as high in its last third as in its first{}; a longer phase gives another number.",
         number(Some(change)),
-        match others.is_empty() {
-            true => String::new(),
-            false => format!(", and nor is that of {}", names(others)),
+        if others.is_empty() {
+            String::new()
+        } else {
+            format!(", and nor is that of {}", names(others))
         }
     );
     Some(warning(

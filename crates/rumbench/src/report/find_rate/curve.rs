@@ -106,9 +106,10 @@ impl Scale {
 
     fn place(&self, us: f64) -> usize {
         let share = (us / self.low).ln() / (self.high / self.low).ln();
-        match share.is_finite() {
-            true => (share * BAR as f64).round().clamp(0.0, BAR as f64) as usize,
-            false => 0,
+        if share.is_finite() {
+            (share * BAR as f64).round().clamp(0.0, BAR as f64) as usize
+        } else {
+            0
         }
     }
 

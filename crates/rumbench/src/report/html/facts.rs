@@ -209,9 +209,10 @@ pub fn marks(suite: &SuiteResult) -> String {
             out += &format!("<li>{} {}</li>\n", element("b", "", &name), escape(mark));
         }
     }
-    match out.is_empty() {
-        true => "<p>None: no failure, no wrong answer, no unmet rate.</p>\n".to_string(),
-        false => format!("<ul class=\"marks\">\n{out}</ul>\n"),
+    if out.is_empty() {
+        "<p>None: no failure, no wrong answer, no unmet rate.</p>\n".to_string()
+    } else {
+        format!("<ul class=\"marks\">\n{out}</ul>\n")
     }
 }
 

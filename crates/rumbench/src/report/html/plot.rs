@@ -68,12 +68,13 @@ pub struct Plot {
 impl Plot {
     /// Renders the chart as a figure.
     pub fn html(&self) -> String {
-        let mut out = match self.strip {
-            true => format!("<div class=\"frame\"><p>{}</p>", escape(&self.title)),
-            false => format!(
+        let mut out = if self.strip {
+            format!("<div class=\"frame\"><p>{}</p>", escape(&self.title))
+        } else {
+            format!(
                 "<figure class=\"plot\"><figcaption>{}</figcaption>\n",
                 escape(&self.title)
-            ),
+            )
         };
         if self.legend && self.curves.len() > 1 {
             out += &legend(&self.curves);

@@ -185,9 +185,10 @@ fn short(value: f64) -> String {
         _ => (value, ""),
     };
     let text = number(Some(scaled));
-    let trimmed = match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.'),
-        false => &text,
+    let trimmed = if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &text
     };
     format!("{trimmed}{suffix}")
 }

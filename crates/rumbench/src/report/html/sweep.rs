@@ -55,13 +55,14 @@ pub fn html(
         };
         out += &format!("<section>{}", heading(2, &id, &title(sweep)));
         out += &element("p", " class=\"note pre\"", &whole.title);
-        out += &match has_points(suite) {
-            true => section.points(whole),
-            false => whole
+        out += &if has_points(suite) {
+            section.points(whole)
+        } else {
+            whole
                 .points
                 .iter()
                 .map(|group| section.aging(group))
-                .collect(),
+                .collect()
         };
         if has_points(suite) {
             let table = decision::of_points(suite, whole, options.endurance_tb);
@@ -149,9 +150,10 @@ impl Section<'_> {
     /// Renders the medians with the band of the repetitions, and below them the fit.
     fn chart(&self, whole: &Whole<'_>, phase: &str) -> String {
         let clients = self.sweep.key == CLIENTS;
-        let place = |value: &str| match clients {
-            true => value.parse().ok(),
-            false => {
+        let place = |value: &str| {
+            if clients {
+                value.parse().ok()
+            } else {
                 let mut values = self.sweep.values.iter();
                 values.position(|known| known == value).map(|i| i as f64)
             }
@@ -194,9 +196,10 @@ impl Section<'_> {
                 if drawn { "; thin: the fit" } else { "" }
             ),
             alternative: self.alternative(phase, &curves),
-            x: match clients {
-                true => Axis::linear(far, Unit::Number),
-                false => Axis::names(&names),
+            x: if clients {
+                Axis::linear(far, Unit::Number)
+            } else {
+                Axis::names(&names)
             },
             y: Axis::linear(highest, Unit::Number),
             curves,

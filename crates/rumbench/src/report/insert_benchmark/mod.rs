@@ -70,9 +70,10 @@ pub fn step(suite: &SuiteResult, group: &Group<'_>, phase: &str, base: &str) -> 
 
 /// Returns the throughput of a step: rows inserted per second, or queries per second.
 pub fn rate(phase: &PhaseResult) -> Option<f64> {
-    match is_write(&phase.name) {
-        true => phase.rows_per_s,
-        false => phase.ops_per_s,
+    if is_write(&phase.name) {
+        phase.rows_per_s
+    } else {
+        phase.ops_per_s
     }
 }
 
@@ -137,9 +138,10 @@ fn measured(phase: &PhaseResult, loaded: Option<f64>, cpus: f64) -> Measured {
     let seconds = phase.seconds.max(f64::MIN_POSITIVE);
     // Imported records contain only the rate.
     let known = !phase.lacks("seconds") && !phase.lacks("operations");
-    let per_s = match known {
-        true => Some(phase.operations as f64 / seconds),
-        false => phase.ops_per_s,
+    let per_s = if known {
+        Some(phase.operations as f64 / seconds)
+    } else {
+        phase.ops_per_s
     };
     let a_second = |per_op: Option<f64>| Some(per_op? * per_s?);
     let writes = is_write(&phase.name);
@@ -160,11 +162,11 @@ fn measured(phase: &PhaseResult, loaded: Option<f64>, cpus: f64) -> Measured {
     let rates = rates(phase);
     Measured {
         writes,
-        ips: match writes {
-            true if !known || loaded.is_none() => phase.rows_per_s,
-            true => inserted.map(|rows| rows / seconds),
-            false if !known => imported(phase, "ips"),
-            false => background.and_then(|background| background.rows_per_s),
+        ips: match (writes, known) {
+            (true, true) if loaded.is_some() => inserted.map(|rows| rows / seconds),
+            (true, _) => phase.rows_per_s,
+            (false, false) => imported(phase, "ips"),
+            (false, true) => background.and_then(|background| background.rows_per_s),
         },
         qps: if writes { Some(0.0) } else { phase.ops_per_s },
         rps: a_second(phase.reads_per_op),
@@ -227,15 +229,14 @@ fn rates(phase: &PhaseResult) -> Vec<f64> {
         return Vec::new();
     }
     let seconds = phase.whole_seconds().iter();
-    match is_write(&phase.name) {
-        true => {
-            let batch = batch(phase);
-            let inserts = seconds.map(|second| second.op_counts.get("INSERT").copied());
-            inserts
-                .map(|inserts| inserts.unwrap_or(0) as f64 * batch)
-                .collect()
-        }
-        false => seconds.map(|second| second.ops as f64).collect(),
+    if is_write(&phase.name) {
+        let batch = batch(phase);
+        let inserts = seconds.map(|second| second.op_counts.get("INSERT").copied());
+        inserts
+            .map(|inserts| inserts.unwrap_or(0) as f64 * batch)
+            .collect()
+    } else {
+        seconds.map(|second| second.ops as f64).collect()
     }
 }
 
@@ -256,9 +257,10 @@ fn slices(group: &Group<'_>, phase: &str) -> Option<Table> {
             trials.flat_map(|trial| steps(trial, phase).map(move |found| (trial, rates(found))));
         for (trial, rates) in measured.filter(|(_, rates)| rates.len() >= 10) {
             let label = group.label(&engine);
-            let mut row = vec![match repeats {
-                true => format!("{label} #{}", trial.repetition),
-                false => label,
+            let mut row = vec![if repeats {
+                format!("{label} #{}", trial.repetition)
+            } else {
+                label
             }];
             row.extend((0..10).map(|tenth| {
                 let part = &rates[tenth * rates.len() / 10..(tenth + 1) * rates.len() / 10];

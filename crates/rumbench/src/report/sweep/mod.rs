@@ -34,9 +34,10 @@ pub fn conclude(suite: &mut SuiteResult) {
         .iter()
         .flat_map(|group| scalability::fits(&sweep, group))
         .collect();
-    sweep.aging = match sweep.key == TURNOVER {
-        true => suite.trials.iter().filter_map(aging::of).collect(),
-        false => Vec::new(),
+    sweep.aging = if sweep.key == TURNOVER {
+        suite.trials.iter().filter_map(aging::of).collect()
+    } else {
+        Vec::new()
     };
     for aging in &mut sweep.aging {
         let asked = sweep.values.first().and_then(|value| value.parse().ok());

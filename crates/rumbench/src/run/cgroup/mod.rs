@@ -169,10 +169,10 @@ impl Group {
             Bound::Operations(device, n) => self.operations = Some((member, device, n)),
         }
         for (file, text, may_lack) in bound.files(hierarchy.version) {
-            match directory.join(file).exists() {
-                true => write(&directory.join(file), &text, bound.controller())?,
-                false if may_lack => {}
-                false => return Err(not_enabled(&hierarchy.directory, bound.controller())),
+            if directory.join(file).exists() {
+                write(&directory.join(file), &text, bound.controller())?;
+            } else if !may_lack {
+                return Err(not_enabled(&hierarchy.directory, bound.controller()));
             }
         }
         Ok(())

@@ -150,9 +150,10 @@ impl Search {
             if bracket.next().is_none() {
                 break;
             }
-            match self.holds(tried) {
-                true => bracket.low = Some(tried.rate),
-                false => bracket.high = Some(tried.rate),
+            if self.holds(tried) {
+                bracket.low = Some(tried.rate)
+            } else {
+                bracket.high = Some(tried.rate)
             }
         }
         (state.highest, state.lowest_broken) = (bracket.low, bracket.high);

@@ -56,9 +56,10 @@ impl Runner<'_> {
         };
         let mut trial = self.new_trial(&choice, point, 1, String::new());
         let key = trial.build_and_point();
-        let known = match key.is_empty() {
-            true => self.result.calibration.is_some(),
-            false => self.result.calibrations.contains_key(&key),
+        let known = if key.is_empty() {
+            self.result.calibration.is_some()
+        } else {
+            self.result.calibrations.contains_key(&key)
         };
         if known {
             return Ok(());
@@ -86,9 +87,10 @@ impl Runner<'_> {
             return Ok(());
         }
         let found = split::calibration(&trial.phases, overrides);
-        match key.is_empty() {
-            true => self.result.calibration = Some(found),
-            false => drop(self.result.calibrations.insert(key, found)),
+        if key.is_empty() {
+            self.result.calibration = Some(found)
+        } else {
+            drop(self.result.calibrations.insert(key, found))
         }
         Ok(())
     }
