@@ -218,7 +218,7 @@ impl Engine for Alluvium {
     }
 
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
-        progress("flushing memtables and merging what is due");
+        progress("flushing memtables and compacting");
         self.0.db.settle().map_err(failed)?;
         self.0.db.sync().map_err(failed)
     }

@@ -251,7 +251,7 @@ static ENGINES: [EngineEntry; 12] = [
 const SERVER_VARIANTS: [Variant; 3] = [
     Variant {
         name: "binlog",
-        description: "a binary log, synced at each commit: what a replicated server pays",
+        description: "a binary log, synced at each commit: the cost of a replicated server",
     },
     Variant {
         name: "performance-schema",

@@ -68,7 +68,7 @@ pub struct WorkloadEntry {
 pub const WORKLOADS: &[WorkloadEntry] = &[
     WorkloadEntry {
         name: "insert-benchmark",
-        description: "tables as queues with three indexes: load, build, inserts and deletes, then queries beside them",
+        description: "tables as queues with three indexes: load, build, inserts and deletes, then queries with background inserts",
         phases: || insert_benchmark::STEPS.to_vec(),
         create: create_insert_benchmark,
         expand: |_| Ok(()),
@@ -93,7 +93,7 @@ pub const WORKLOADS: &[WorkloadEntry] = &[
     },
     WorkloadEntry {
         name: "large-values",
-        description: "values of 100 bytes to 512 KiB in key order, then queries beside inserts; size against the compressed rows",
+        description: "values of 100 bytes to 512 KiB in key order, then queries with background inserts; size against the compressed rows",
         phases: || large_values::PHASES.to_vec(),
         create: create_large_values,
         expand: |settings| {
@@ -139,7 +139,7 @@ const LINKBENCH_PHASES: &[(&str, &str)] = &[
     ("request", "the mix of requests"),
     (
         "settle",
-        "the engine pays its debt: flush, compaction, checkpoint, sync",
+        "the engine works off its backlog: flush, compaction, checkpoint, sync",
     ),
 ];
 

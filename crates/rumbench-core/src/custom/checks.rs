@@ -76,7 +76,7 @@ impl Shared {
                 format!("{place}, has version {found}; only {oldest} to {newest} can be there")
             }
             Known::Number | Known::Foreign => {
-                format!("{place}, has a value that nobody wrote there")
+                format!("{place}, has a value that was never written there")
             }
         }))
     }

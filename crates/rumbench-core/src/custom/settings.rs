@@ -28,7 +28,7 @@ pub const SETTINGS: &[Setting<Config>] = &[
     setting("requests", "operations of each phase of kind run over all clients, instead of the file's ends",
         |c| operations_of(c.end),
         |c, value| whole(value, 1, 1 << 60).map(|x| c.end = Some(PhaseEnd::Operations(x)))),
-    number!("repeats", "how often the last phase of kind run is run, one behind the other", c => c.repeats, whole(1, 1000)),
+    number!("repeats", "how often the last phase of kind run is run, one after the other", c => c.repeats, whole(1, 1000)),
     setting("batch", "rows of one transaction of the load, instead of the file's",
         |c| c.batch.map(|rows| rows.to_string()),
         |c, value| whole(value, 1, 100_000).map(|x| c.batch = Some(x))),

@@ -34,7 +34,7 @@ pub const KINDS: &[(&str, &str)] = &[
     ),
     (
         "settle",
-        "the engine pays its debt: flush, compaction, checkpoint, sync",
+        "the engine works off its backlog: flush, compaction, checkpoint, sync",
     ),
 ];
 

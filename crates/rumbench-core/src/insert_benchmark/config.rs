@@ -35,8 +35,8 @@ pub enum Spread {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettleEnd {
     /// Ends when the engine has no backlog.
-    Debt,
-    /// As `Debt`, but not before the reference's wait is over.
+    Backlog,
+    /// As `Backlog`, but not before the reference's wait is over.
     Reference,
 }
 
@@ -111,7 +111,7 @@ impl Default for Config {
             indexes: 3,
             end: PhaseEnd::Seconds(60.0),
             spread: Spread::Even,
-            settle: SettleEnd::Debt,
+            settle: SettleEnd::Backlog,
             load_batch: 100,
             batch: 50,
             small_batch: 5,
@@ -234,7 +234,7 @@ impl Config {
         const ROWS_OF_A_SECOND: u64 = 1_000_000;
         let loaded = self.rows * u64::from(self.tables());
         match self.settle {
-            SettleEnd::Debt => Duration::ZERO,
+            SettleEnd::Backlog => Duration::ZERO,
             SettleEnd::Reference => Duration::from_secs((60 + loaded / ROWS_OF_A_SECOND).min(1200)),
         }
     }

@@ -187,7 +187,7 @@ impl Shared {
     pub(super) fn bad_row(&self, queue: &Queue, id: u64, there: bool) -> EngineError {
         let name = self.name(queue);
         wrong(if there {
-            format!("row {id} of {name} has values that nobody wrote for it")
+            format!("row {id} of {name} has values that were never written for it")
         } else {
             format!("row {id} of {name} is missing")
         })
@@ -216,7 +216,7 @@ impl Shared {
         let name = self.name(queue);
         if let Some((id, expected)) = bad {
             return Err(wrong(format!(
-                "where row {expected} of {name} must be is row {id}, or values that nobody wrote for it"
+                "where row {expected} of {name} must be is row {id}, or values that were never written for it"
             )));
         }
         let (inserted, deleted) = queue.totals();

@@ -53,11 +53,11 @@ pub const STEPS: &[(&str, &str)] = &[
     ("l.i2", "the same, 5 rows a transaction"),
     (
         "qr100",
-        "range queries, with 100 inserts and deletes a second of each client beside them",
+        "range queries, with 100 background inserts and deletes a second of each client",
     ),
     (
         "qp100",
-        "queries of 10 rows by primary key, with the same beside them",
+        "queries of 10 rows by primary key, with the same background writes",
     ),
     ("qr500", "as qr100, with 500 inserts and deletes a second"),
     ("qp500", "as qp100, with 500 inserts and deletes a second"),
@@ -65,7 +65,7 @@ pub const STEPS: &[(&str, &str)] = &[
     ("qp1000", "as qp100, with 1000 inserts and deletes a second"),
     (
         "settle",
-        "the engine pays its debt; follows the writes before the first query step",
+        "the engine works off its backlog; follows the writes before the first query step",
     ),
 ];
 

@@ -65,7 +65,7 @@ impl Table {
             Found::Good => Ok(()),
             Found::Missing => Err(wrong(format!("row {number} is missing"))),
             Found::Damaged => Err(wrong(format!(
-                "row {number} has a value that nobody wrote for it"
+                "row {number} has a value that was never written for it"
             ))),
         }
     }

@@ -115,7 +115,7 @@ pub const STEPS: &[StepDef] = &[
         ..step(
             "revrange",
             REVERSE,
-            "one client scans ten rows backwards among the first 100 keys, while debt is paid",
+            "one client scans ten rows backwards among the first 100 keys, while the backlog is worked off",
         )
     },
     step("readrandom", Action::Get, "reads of one random row"),
@@ -145,17 +145,17 @@ pub const STEPS: &[StepDef] = &[
     while_writing(
         "revrangewhilewriting",
         REVERSE,
-        "scans of ten rows backwards beside a writer at a fixed rate",
+        "scans of ten rows backwards with a background writer at a fixed rate",
     ),
     while_writing(
         "fwdrangewhilewriting",
         FORWARD,
-        "scans of ten rows beside a writer at a fixed rate",
+        "scans of ten rows with a background writer at a fixed rate",
     ),
     while_writing(
         "readwhilewriting",
         Action::Get,
-        "reads of one random row beside a writer at a fixed rate",
+        "reads of one random row with a background writer at a fixed rate",
     ),
     step(
         "overwrite",
@@ -186,7 +186,7 @@ pub const STEPS: &[StepDef] = &[
         ..step(
             "settle",
             Action::Settle,
-            "the engine pays its debt: flush, compaction, checkpoint, sync",
+            "the engine works off its backlog: flush, compaction, checkpoint, sync",
         )
     },
 ];

@@ -158,7 +158,7 @@ impl KvSequence {
         let keys = self.config.keys;
         if !good {
             return Err(wrong(format!(
-                "where row {next} of {keys} must be is another key or a value that nobody wrote for it"
+                "where row {next} of {keys} must be is another key or a value that was never written for it"
             )));
         }
         if next != keys {

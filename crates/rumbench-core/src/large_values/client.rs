@@ -76,7 +76,7 @@ impl Shared {
 
     pub(super) fn bad_row(id: u64, there: bool) -> EngineError {
         EngineError::Wrong(if there {
-            format!("row {id} of large has a value that nobody wrote for it")
+            format!("row {id} of large has a value that was never written for it")
         } else {
             format!("row {id} of large is missing")
         })

@@ -19,10 +19,10 @@ pub const PHASES: &[(&str, &str)] = &[
     ("load", "inserts the rows in the order of the primary key"),
     (
         "settle",
-        "the engine pays its debt; the size of the database is compared with that of its rows",
+        "the engine works off its backlog; the size of the database is compared with that of its rows",
     ),
     (
         "query",
-        "queries by primary key, with inserts at a rate beside them",
+        "queries by primary key, with background inserts at a rate",
     ),
 ];

@@ -175,7 +175,7 @@ impl LargeValues {
         })?;
         if let Some(id) = bad {
             return Err(EngineError::Wrong(format!(
-                "where row {rows} of large must be is row {id}, or a value that nobody wrote for it"
+                "where row {rows} of large must be is row {id}, or a value that was never written for it"
             )));
         }
         let (inserted, _) = self.shared.totals();

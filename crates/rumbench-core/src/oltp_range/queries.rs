@@ -48,7 +48,7 @@ fn point(
     let name = shared.name(table);
     match found.filter(|_| judges) {
         Some(false) => Err(wrong(format!(
-            "c of row {id} of {name} is one that nobody wrote for it"
+            "c of row {id} of {name} was never written for it"
         ))),
         None if judges && was_there && shared.is_exact() => {
             Err(wrong(format!("row {id} of {name} is missing")))

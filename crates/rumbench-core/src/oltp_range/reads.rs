@@ -124,7 +124,7 @@ impl Reads {
         let name = shared.name(table);
         match bad.filter(|_| self.judges) {
             Some((id, true)) => Err(wrong(format!(
-                "row {id} of {name} has values that nobody wrote for it"
+                "row {id} of {name} has values that were never written for it"
             ))),
             Some((id, false)) if shared.is_exact() => {
                 Err(wrong(format!("row {id} of {name} is missing")))

@@ -157,7 +157,7 @@ pub const PHASES: &[(&str, &str)] = &[
         "inserts the rows of all tables in the order of their ids",
     ),
     ("index", "builds the index of k of each table"),
-    ("settle", "the engine pays its debt"),
+    ("settle", "the engine works off its backlog"),
 ];
 
 /// One step of a trial.
@@ -226,7 +226,7 @@ impl Step {
 fn range_of(text: &str) -> Result<u64, String> {
     let range = text.parse().ok();
     let allowed = range.filter(|range| (1..=RANGE_MAX).contains(range));
-    allowed.ok_or_else(|| format!("a range from 1 to {RANGE_MAX} is allowed behind the colon"))
+    allowed.ok_or_else(|| format!("a range from 1 to {RANGE_MAX} is allowed after the colon"))
 }
 
 /// Finds a test by its name.

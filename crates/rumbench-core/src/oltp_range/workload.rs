@@ -160,7 +160,7 @@ impl OltpRange {
         match bad {
             None => Ok(()),
             Some(id) => Err(wrong(format!(
-                "row {id} of {name} is missing or has values that nobody wrote for it"
+                "row {id} of {name} is missing or has values that were never written for it"
             ))),
         }
     }
@@ -189,7 +189,7 @@ impl OltpRange {
         })?;
         if let Some(id) = bad {
             return Err(wrong(format!(
-                "row {id} of {name} must not be there, or has values that nobody wrote for it"
+                "row {id} of {name} must not be there, or has values that were never written for it"
             )));
         }
         let (expected, adds) = (state.count_all(), state.adds.load(Ordering::Relaxed));

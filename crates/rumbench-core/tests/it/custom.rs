@@ -360,7 +360,7 @@ fn damage_is_found_after_the_load() {
     );
     let changed = wrong_after(&read, 1, flip_last);
     assert!(
-        changed.contains("a value that nobody wrote there"),
+        changed.contains("a value that was never written there"),
         "{changed}"
     );
 }
@@ -374,7 +374,7 @@ fn every_operation_that_reads_finds_damage() {
     ] {
         let changed = wrong_after(&ordered(operation), 2, flip_last);
         assert!(
-            changed.contains("column c, has a value that nobody wrote there"),
+            changed.contains("column c, has a value that was never written there"),
             "{operation}: {changed}"
         );
         let gone = wrong_after(&ordered(operation), 2, drop_fifth);
@@ -408,7 +408,7 @@ fn every_operation_that_reads_finds_damage() {
         },
     );
     assert!(
-        entry.contains("column n, has a value that nobody wrote"),
+        entry.contains("column n, has a value that was never written"),
         "{entry}"
     );
     let found = wrong_after(&ordered("do = \"read_missing\""), 2, |engine| {

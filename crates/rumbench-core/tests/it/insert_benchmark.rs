@@ -307,9 +307,15 @@ fn damage_is_found_after_a_load_by_queries_and_at_the_end() {
         "{missing}"
     );
     let changed = wrong_after("l.i0", 1, flip_texts);
-    assert!(changed.contains("values that nobody wrote"), "{changed}");
+    assert!(
+        changed.contains("values that were never written"),
+        "{changed}"
+    );
     let points = wrong_after("l.i0,l.x,qp100", 2, flip_texts);
-    assert!(points.contains("values that nobody wrote"), "{points}");
+    assert!(
+        points.contains("values that were never written"),
+        "{points}"
+    );
     let gone = wrong_after("l.i0,l.x,qp100", 2, |engine| {
         engine.tamper(ROWS, |rows| rows.retain(|key, _| key[7] % 2 == 0));
     });
@@ -358,7 +364,7 @@ fn schemas_of_all_index_sets_are_accepted_by_an_engine() {
 fn a_settle_before_other_steps_lasts_as_long_as_the_reference_waits() {
     let asked = |settle: &str, rows: &str| config(&[("settle", settle), ("rows", rows)]);
     let seconds = |config: Config| config.settle_at_least().as_secs();
-    assert_eq!(seconds(asked("debt", "10000000")), 0);
+    assert_eq!(seconds(asked("backlog", "10000000")), 0);
     assert_eq!(seconds(asked("reference", "10000000")), 70);
     assert_eq!(seconds(asked("reference", "9000000000")), 1200);
     let engine = ModelEngine::new(0);

@@ -266,7 +266,7 @@ fn an_exchanged_value_is_found_after_the_load() {
         });
     });
     assert!(
-        message.contains("row 499 has a value that nobody wrote"),
+        message.contains("row 499 has a value that was never written"),
         "{message}"
     );
 }

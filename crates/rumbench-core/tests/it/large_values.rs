@@ -178,7 +178,7 @@ fn flip(engine: &ModelEngine) {
 #[test]
 fn damage_is_found_by_queries_and_at_the_end() {
     let changed = wrong_after(2, flip);
-    assert!(changed.contains("nobody wrote for it"), "{changed}");
+    assert!(changed.contains("never written for it"), "{changed}");
     let missing = wrong_after(2, |engine| engine.tamper(ROWS, |rows| rows.clear()));
     assert!(missing.contains("is missing"), "{missing}");
     let at_the_end = wrong_after(3, flip);

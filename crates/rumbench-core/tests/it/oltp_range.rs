@@ -237,7 +237,7 @@ fn changed_and_missing_rows_are_found_by_every_kind_of_read() {
         let steps = format!("load,index,{test}");
         let changed = wrong_after(&steps, false, flip);
         assert!(
-            changed.contains("nobody wrote") || changed.contains("all good: false"),
+            changed.contains("never written") || changed.contains("all good: false"),
             "{test}: {changed}"
         );
         let missing = wrong_after(&steps, false, drop_half);
@@ -283,7 +283,7 @@ fn damage_is_found_after_the_load_and_at_the_end() {
         engine.tamper(ROWS, |rows| drop(rows.pop_last()));
     });
     assert!(missing.contains("holds 299 rows"), "{missing}");
-    assert!(wrong_after("load", true, flip).contains("nobody wrote"));
+    assert!(wrong_after("load", true, flip).contains("never written"));
     let steps = "load,index,update-index";
     let missing = wrong_after(steps, true, |engine| {
         engine.tamper(ROWS, |rows| drop(rows.pop_last()));
@@ -298,7 +298,7 @@ fn damage_is_found_after_the_load_and_at_the_end() {
         });
     });
     assert!(
-        lost.contains("raised by") || lost.contains("nobody wrote"),
+        lost.contains("raised by") || lost.contains("never written"),
         "{lost}"
     );
     let entry = wrong_after(steps, true, |engine| {

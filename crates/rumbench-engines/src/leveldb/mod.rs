@@ -274,7 +274,7 @@ fn wait_for_compactions(db: &Database, progress: &mut dyn FnMut(&str)) {
         };
         polls += 1;
         if polls % POLLS_PER_SECOND == 0 {
-            progress(&format!("{} tables, merging", tables.count()));
+            progress(&format!("{} tables, compacting", tables.count()));
         }
         before = tables;
     }

@@ -190,7 +190,7 @@ impl Database for Transactional {
 
     fn ingest_file(&self, _: &Arc<BoundColumnFamily<'static>>, _: &Path) -> Result<()> {
         Err(EngineError::Unsupported(
-            "rocksdb ingests no tables beside transactions".to_owned(),
+            "rocksdb ingests no tables in a database with transactions".to_owned(),
         ))
     }
 

@@ -382,7 +382,7 @@ impl Tuning {
             c.tuned(
                 "max_write_buffer_size_to_maintain",
                 HISTORY_BYTES,
-                "no transaction sets a snapshot, so nobody asks flushed memtables",
+                "no transaction sets a snapshot, so no transaction reads flushed memtables",
             );
         }
         c.tuned(
@@ -474,7 +474,7 @@ fn refuse_beside_a_file(config: &OpenConfig) -> Result<()> {
     let keys = config.settings.keys();
     match keys.map(String::as_str).find(|key| !allowed.contains(key)) {
         Some(key) => Err(EngineError::Unsupported(format!(
-            "rocksdb.{key} cannot be set beside an options file: write it into the file"
+            "rocksdb.{key} cannot be set together with an options file: write it into the file"
         ))),
         None => Ok(()),
     }

@@ -36,7 +36,7 @@ impl List {
         if !self.times.contains(&time) {
             self.refuse(format!("a link of time {time}"));
         } else if let Some(last) = self.result.last.filter(|last| !is_behind(*last)) {
-            self.refuse(format!("the link ({time}, {id2}) behind {last:?}"));
+            self.refuse(format!("the link ({time}, {id2}) after {last:?}"));
         }
         self.result.rows += 1;
         self.result.last = Some((time, id2));

@@ -115,7 +115,7 @@ pub(crate) fn name_data(trials: &[String]) {
         // Failure to print is no error of the trial that is about to run.
         let _ = writeln!(
             std::io::stderr(),
-            "rumbench: a run that was killed left the data of its server in {trial}; if nobody needs it: rm -r '{}'",
+            "rumbench: a run that was killed left the data of its server in {trial}; if you do not need it: rm -r '{}'",
             trial.replace('\'', r"'\''")
         );
     }

@@ -198,7 +198,7 @@ impl<S: Session> TablesConnection<S> {
         })?;
         if foreign {
             return Err(EngineError::Wrong(
-                "a row whose key nobody asked for".to_string(),
+                "a row with a key that was not requested".to_string(),
             ));
         }
         for place in (0..keys.len()).filter(|place| !found[*place]) {

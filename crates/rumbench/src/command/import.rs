@@ -34,7 +34,7 @@ pub struct ImportArgs {
     clients: Option<u16>,
     /// Result folder of one of our suites; its trials come first, and it is not changed
     #[arg(long, value_name = "DIR")]
-    beside: Option<PathBuf>,
+    with: Option<PathBuf>,
     /// Durability class nearest to the program's commits
     #[arg(long, value_enum, default_value = "buffered")]
     durability: DurabilityArg,
@@ -64,7 +64,7 @@ pub fn run(arguments: &ImportArgs) -> Result<Exit> {
     }
     let clients = arguments.clients.map(usize::from);
     let found = import::read(arguments.program, &sources, clients)?;
-    let mut result = beside(arguments)?;
+    let mut result = base_result(arguments)?;
     let trials = named(found, arguments.engine.as_deref(), arguments.program)?;
     for (engine, found) in trials {
         if result.trials.iter().any(|trial| trial.name() == engine) {
@@ -89,7 +89,7 @@ pub fn run(arguments: &ImportArgs) -> Result<Exit> {
     arguments.print.write_html(&arguments.out, &result);
     let path = file::result_path(&arguments.out);
     say(&format!("results: {}", path.display()));
-    if arguments.beside.is_some() && !arguments.print.mix_durability && !arguments.print.json {
+    if arguments.with.is_some() && !arguments.print.mix_durability && !arguments.print.json {
         print(
             "\nWhat imported commits survive is unknown, so they stand in tables of their own; --mix-durability puts them together.\n",
         );
@@ -118,15 +118,15 @@ fn source(given: &str) -> Result<Source> {
 }
 
 /// Returns the result to which the imported trials are added.
-fn beside(arguments: &ImportArgs) -> Result<SuiteResult> {
+fn base_result(arguments: &ImportArgs) -> Result<SuiteResult> {
     let workload = arguments.program.workload();
-    let Some(dir) = &arguments.beside else {
+    let Some(dir) = &arguments.with else {
         return Ok(SuiteResult::empty(workload, command_line(), timestamp()));
     };
-    let mut result = file::load(dir).with_context(|| format!("--beside {}", dir.display()))?;
+    let mut result = file::load(dir).with_context(|| format!("--with {}", dir.display()))?;
     if result.workload != workload {
         return Err(usage(format!(
-            "--beside {}: it is of {}; results of {} stand beside {workload}",
+            "--with {}: it is of {}; results of {} stand with {workload}",
             dir.display(),
             result.workload,
             arguments.program.name()
@@ -134,7 +134,7 @@ fn beside(arguments: &ImportArgs) -> Result<SuiteResult> {
     }
     if crate::report::sweep::has_points(&result) {
         return Err(usage(format!(
-            "--beside {}: a sweep has no place for trials without its setting",
+            "--with {}: a sweep has no place for trials without its setting",
             dir.display()
         )));
     }

@@ -106,7 +106,7 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
     };
     let exit = run_suite(&suite, &print)?;
     if rumbench_engines::find("rocksdb").is_ok_and(|found| !found.entry.is_available()) {
-        say("with RocksDB beside them: make bench-rocksdb");
+        say("also with RocksDB: make bench-rocksdb");
     }
     Ok(exit)
 }

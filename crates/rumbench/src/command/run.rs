@@ -485,7 +485,7 @@ fn check_memory(point: &Point) -> Result<()> {
         "a larger --memory is needed".to_string()
     };
     Err(usage(format!(
-        "--memory {memory} is too little for cache_bytes={cache} and {} MiB beside it for everything else; {instead}",
+        "--memory {memory} is too little for cache_bytes={cache} and {} MiB for everything else; {instead}",
         needed >> 20
     )))
 }

@@ -92,7 +92,7 @@ fn queries(group: &Group<'_>) -> Table {
         "insert p99 (us)",
         "data / compressed rows after it (ratio)",
     ];
-    let title = "Summary: queries by key, inserts at a rate beside them";
+    let title = "Summary: queries by key, background inserts at a rate";
     let mut table = Table::new(title, &headers);
     for engine in group.engines_of(QUERY) {
         let of = |value: fn(&PhaseResult) -> Option<f64>| group.median(&engine, QUERY, value);

@@ -70,8 +70,8 @@ pub fn group_trials<'a>(
         }
     }
     for group in found.iter_mut().filter(|group| group.mixed) {
-        group.title = "Engines with different durability; the number behind each name is its own:"
-            .to_string();
+        group.title =
+            "Engines with different durability; the number after each name is its own:".to_string();
         for (i, promise) in group.promises().iter().enumerate() {
             group.title += &format!("\n  [{}] {promise}", i + 1);
         }

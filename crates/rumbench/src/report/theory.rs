@@ -197,7 +197,7 @@ fn lines(suite: &SuiteResult, group: &Group<'_>) -> Vec<Line> {
 /// Returns the table. `None` if no engine has a known layout and data.
 pub fn table(suite: &SuiteResult, group: &Group<'_>) -> Option<Table> {
     let mut table = Table::new(
-        "Theory: the most that each layout should cost, beside what was measured",
+        "Theory: the upper bound of each layout, and the measurement",
         &["engine", "layout", "phase", "what", "at most", "measured"],
     );
     table.text_columns = 4;

@@ -184,7 +184,7 @@ pub fn settles(group: &Group<'_>) -> Vec<Table> {
 
 fn settle(group: &Group<'_>, name: &str) -> Option<Table> {
     let mut table = Table::new(
-        format!("{name}: the engine pays its debt; sizes are taken after it"),
+        format!("{name}: the engine works off its backlog; sizes are taken after it"),
         &[
             "engine",
             "time (s)",

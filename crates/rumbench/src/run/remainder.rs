@@ -93,7 +93,7 @@ fn remove(path: &Path) -> Result<()> {
     }
     std::fs::remove_dir_all(path).with_context(|| {
         format!(
-            "cannot remove {}, which the stopped suite left behind; remove it and resume again",
+            "cannot remove {}, which the stopped suite left; remove it and resume again",
             path.display()
         )
     })

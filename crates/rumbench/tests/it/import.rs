@@ -46,7 +46,7 @@ fn imported_steps_share_tables_with_ours_when_asked_and_ours_stay_as_they_are() 
         &file,
         "--engine",
         "rocksdb-8.8",
-        "--beside",
+        "--with",
         ours.to_str().unwrap(),
         "--out",
         out.to_str().unwrap(),
@@ -133,14 +133,14 @@ fn what_cannot_be_imported_is_a_usage_error_and_leaves_no_folder() {
     let said = refuse(&["db_bench", "no-such-file"]);
     assert!(said.contains("cannot read no-such-file"), "{said}");
     let ours = ours(dir.path());
-    let said = refuse(&["sysbench", &output, "--beside", ours.to_str().unwrap()]);
+    let said = refuse(&["sysbench", &output, "--with", ours.to_str().unwrap()]);
     assert!(said.contains("it is of kv-sequence"), "{said}");
     let said = refuse(&[
         "db_bench",
         &report,
         "--engine",
         "null",
-        "--beside",
+        "--with",
         ours.to_str().unwrap(),
     ]);
     assert!(said.contains("trials of null already"), "{said}");

@@ -45,7 +45,7 @@ fn sizes_are_compared_with_the_rows_and_what_they_compress_to() {
     let report = text(&output.stdout);
     for title in [
         "Summary: inserts and size, values of 100 to 9000 bytes, 45 % random",
-        "Summary: queries by key, inserts at a rate beside them",
+        "Summary: queries by key, background inserts at a rate",
     ] {
         assert!(report.contains(title), "{title} is missing in {report}");
     }

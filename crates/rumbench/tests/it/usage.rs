@@ -188,7 +188,7 @@ fn lists_and_explanations_are_printed() {
         (["list", "results"], "newest first"),
         (["explain", "longest_stall_ms"], "formula"),
         (["explain", "settle"], "phase of    linkbench"),
-        (["explain", "readwhilewriting"], "beside a writer"),
+        (["explain", "readwhilewriting"], "with a background writer"),
     ] {
         let output = rumbench(dir.path(), &arguments);
         assert_eq!(output.status.code(), Some(0));

@@ -198,7 +198,7 @@ fn processor(of: &Judged<'_>, part: Part, figures: &mut Vec<Figure>) -> String {
                 of.per(Some(cpu.total)),
                 clients(phase),
                 match phase.background {
-                    Some(_) => ", the clients beside it too",
+                    Some(_) => ", the background clients too",
                     None => "",
                 }
             )

@@ -241,7 +241,7 @@ fn space_and_the_missed_background_rate_are_told() {
     let missed = |finding: &&Finding| {
         finding
             .text
-            .starts_with("postgres #1 did not reach the rate of the clients beside")
+            .starts_with("postgres #1 did not reach the rate of its background clients")
     };
     assert_eq!(warnings.filter(missed).count(), 1);
 }

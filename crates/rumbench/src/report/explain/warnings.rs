@@ -150,7 +150,7 @@ fn marked(suite: &SuiteResult) -> Vec<Finding> {
         ),
         (
             "background-rate-unmet",
-            "did not reach the rate of the clients beside the phase, so that their queries had less to wait for: the phase \
+            "did not reach the rate of its background clients, so that their queries had less to wait for: the phase \
           fails its SLA",
         ),
         (
@@ -410,7 +410,7 @@ mod tests {
         ),
         (
             |s| s.trials[1].mark("background-rate-unmet (qr100: 1 of 2 rows/s)"),
-            "sqlite #1 did not reach the rate of the clients beside",
+            "sqlite #1 did not reach the rate of its background clients",
         ),
         (
             |s| {

@@ -81,9 +81,12 @@ fn io(view: &View<'_>, phase: &str) -> Option<BarTable> {
         format!("Written for each {} (KiB)", item(phase)),
         headers.into(),
     );
-    table.key = [("p1", "within the phase"), ("p2", "paying its debt")]
-        .map(|(c, n)| (c.to_string(), n.to_string()))
-        .into();
+    table.key = [
+        ("p1", "within the phase"),
+        ("p2", "working off its backlog"),
+    ]
+    .map(|(c, n)| (c.to_string(), n.to_string()))
+    .into();
     for engine in &engines {
         let (within, all) = (
             of(engine, |p| p.kb_written_per_op),

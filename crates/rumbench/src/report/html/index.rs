@@ -39,7 +39,7 @@ pub fn render(description: &str, entries: &[Entry]) -> String {
     }
     out += "</main>\n";
     let text = format!(
-        "rumbench {}. Each folder beside this page holds a run, with all its numbers in result.json.",
+        "rumbench {}. Each folder next to this page holds a run, with all its numbers in result.json.",
         env!("CARGO_PKG_VERSION")
     );
     out + &end(&text)

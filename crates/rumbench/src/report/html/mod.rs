@@ -155,7 +155,7 @@ fn render_with(
     out += &section("metrics", "What the numbers mean", &tables::definitions());
     out += "</main>\n";
     let written_by = format!(
-        "rumbench {}, schema version {}. result.json beside this page holds every number.",
+        "rumbench {}, schema version {}. result.json next to this page holds every number.",
         suite.rumbench_version, suite.schema_version
     );
     out + &end(&written_by)

@@ -148,10 +148,10 @@ pub fn broken(conditions: &[Condition], phase: &PhaseResult) -> Vec<String> {
     // Each client may still be in an operation at the end; that is not a queue.
     let allowed = (rate * phase.seconds * BACKLOG).max(phase.clients.unwrap_or(1) as f64);
     if missed > allowed {
-        why.push(format!("{} starts behind at the end", number(Some(missed))));
+        why.push(format!("{} missed starts at the end", number(Some(missed))));
     }
     if background_rate_unmet(phase) {
-        why.push("the clients beside it missed their rate".to_string());
+        why.push("the background clients missed their rate".to_string());
     }
     for condition in conditions {
         match condition.worst(phase) {
@@ -251,7 +251,7 @@ mod tests {
         assert!(broken(&conditions("p99=5ms"), &late).is_empty());
         late.missed_arrivals = Some(101);
         let why = broken(&conditions("p99=5ms"), &late);
-        assert_eq!(why, ["101 starts behind at the end"]);
+        assert_eq!(why, ["101 missed starts at the end"]);
         late.missed_arrivals = Some(0);
         late.ops_per_s = Some(940.0);
         let why = broken(&conditions("p99=5ms"), &late);
