@@ -1,10 +1,10 @@
 //! `cargo xtask wiredtiger`: builds WiredTiger's library, which no crate carries, once per machine.
 //!
-//! Its source comes from the Python package index, where the release is a package with the whole C
-//! code; pip checks the pinned hash before it opens the file. CMake and Ninja build it. If one of
-//! the two is missing, both come from the same index into a folder of the build and are deleted
-//! with it. zstd is that of the engine of this workspace: the build needs only its header, and a
-//! program with WiredTiger links zstd too.
+//! The source comes from the Python package index: the source package of a release has the whole C
+//! code, and pip checks the pinned hash before it opens the file. CMake and Ninja build it. If one
+//! of the two is missing, pip installs both from the same index into the build's folder; they are
+//! deleted with it. WiredTiger uses the zstd of this workspace (`zstd-sys`): the build needs only
+//! its header, because a program with WiredTiger links zstd too.
 //!
 //! The cache keeps the static library and the header; see `cached`. The command prints the variable
 //! that the build script of `rumbench-engines` reads.
@@ -44,7 +44,8 @@ const OPTIONS: [&str; 14] = [
     "-DHAVE_BUILTIN_EXTENSION_ZSTD=ON",
 ];
 
-/// Ensures that the library is in the cache, and returns the shell line for linking it.
+/// Ensures that the library is in the cache, and returns the shell line that exports its folder as
+/// `WIREDTIGER_DIR`.
 pub fn ensure_built(root: &Path) -> Result<String> {
     let host = host_platform()?;
     let zstd = Zstd::of_metadata(&cargo_metadata(root, &host)?)?;
@@ -60,7 +61,7 @@ pub fn ensure_built(root: &Path) -> Result<String> {
     ))
 }
 
-/// zstd as the workspace links it.
+/// `zstd-sys` as the workspace resolves it.
 #[derive(Debug, PartialEq, Eq)]
 struct Zstd {
     version: String,
@@ -96,7 +97,8 @@ fn build(project: &Path, zstd: &Zstd) -> Result<[PathBuf; 2]> {
     let tools = Tools::find(project)?;
     let output = project.join("build");
     fs::create_dir_all(&output).with_context(|| format!("cannot create {}", output.display()))?;
-    // CMake requires the file of a library, although a static library is not linked with it.
+    // CMake requires a file of zstd's library, although nothing is linked into a static library: an
+    // empty file will do.
     let placeholder = output.join("no-library");
     fs::write(&placeholder, "").context("cannot write in the build folder")?;
     let mut configure = tools.command("cmake");
@@ -151,7 +153,7 @@ fn download(project: &Path) -> Result<PathBuf> {
     Ok(project.join(name))
 }
 
-/// Folder with CMake and Ninja; `None` if the machine has both.
+/// Folder with the CMake and Ninja installed for the build; `None` if the machine has both.
 struct Tools(Option<PathBuf>);
 
 impl Tools {

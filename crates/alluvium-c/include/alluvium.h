@@ -441,8 +441,8 @@ typedef struct alluvium_change alluvium_change;
 // larger of the two.
 typedef struct alluvium_changes alluvium_changes;
 
-// A position in a keyspace. A new cursor is before the first row. For one thread at a time; keeps
-// the database open.
+// A position in a keyspace as of one commit. A new cursor is not on a row: seek first. For one
+// thread at a time; keeps the database open.
 typedef struct alluvium_cursor alluvium_cursor;
 
 // An open database. It closes with alluvium_close, or when the last handle of any kind is freed.
@@ -1278,8 +1278,8 @@ alluvium_code alluvium_keyspace_multi_get(const struct alluvium_keyspace *keyspa
                                           struct alluvium_value **values,
                                           struct alluvium_error **error);
 
-// Writes a value under a key, even if the key exists. Each call is a commit of its own, as for all
-// alluvium_keyspace_... writes.
+// Writes a value under a key, even if the key exists. As for all alluvium_keyspace_... writes,
+// each call is a commit of its own, with the errors of alluvium_write.
 alluvium_code alluvium_keyspace_put(const struct alluvium_keyspace *keyspace,
                                     const void *key,
                                     size_t key_size,
@@ -1288,7 +1288,7 @@ alluvium_code alluvium_keyspace_put(const struct alluvium_keyspace *keyspace,
                                     struct alluvium_error **error);
 
 // Like alluvium_keyspace_put; the row expires at `until_ms` (milliseconds since 1970).
-// ALLUVIUM_CODE_INVALID_ARGUMENT in a keyspace whose rows do not expire.
+// ALLUVIUM_CODE_INVALID_ARGUMENT in a keyspace without expiry.
 alluvium_code alluvium_keyspace_put_until(const struct alluvium_keyspace *keyspace,
                                           const void *key,
                                           size_t key_size,
@@ -1297,9 +1297,9 @@ alluvium_code alluvium_keyspace_put_until(const struct alluvium_keyspace *keyspa
                                           uint64_t until_ms,
                                           struct alluvium_error **error);
 
-// Writes a key that the caller knows to be absent, so that its later delete can cancel it. If the
-// key might exist, use alluvium_keyspace_put: otherwise its older value can come back after that
-// delete.
+// Writes a key that the caller knows to be absent. Its later delete then cancels the write: both
+// vanish when a compaction meets them. If the key might exist, use alluvium_keyspace_put:
+// otherwise its older value can come back after that delete.
 alluvium_code alluvium_keyspace_insert(const struct alluvium_keyspace *keyspace,
                                        const void *key,
                                        size_t key_size,
@@ -1314,7 +1314,8 @@ alluvium_code alluvium_keyspace_delete(const struct alluvium_keyspace *keyspace,
                                        struct alluvium_error **error);
 
 // Removes every key from `start` (inclusive) to `end` (exclusive), at the cost of one write. It
-// does not wait for rows locked by transactions.
+// does not wait for rows locked by transactions. ALLUVIUM_CODE_INVALID_ARGUMENT for an empty
+// range.
 alluvium_code alluvium_keyspace_delete_range(const struct alluvium_keyspace *keyspace,
                                              const void *start,
                                              size_t start_size,
@@ -1419,14 +1420,14 @@ alluvium_code alluvium_keyspace_set_compaction_filter(const struct alluvium_keys
                                                       const struct alluvium_compaction_filter *filter,
                                                       struct alluvium_error **error);
 
-// Opens a cursor over the newest commit that is visible now. `options` may be NULL; the bytes they
-// point to are copied.
+// Opens a cursor over the rows as of the newest commit that is visible now. `options` may be NULL;
+// the bytes they point to are copied.
 alluvium_code alluvium_keyspace_cursor(const struct alluvium_keyspace *keyspace,
                                        const struct alluvium_cursor_options *options,
                                        struct alluvium_cursor **cursor,
                                        struct alluvium_error **error);
 
-// Opens a cursor as of a snapshot. It stays valid after the snapshot is freed.
+// Opens a cursor over the rows as of a snapshot. It stays valid after the snapshot is freed.
 alluvium_code alluvium_snapshot_cursor(const struct alluvium_snapshot *snapshot,
                                        const struct alluvium_keyspace *keyspace,
                                        const struct alluvium_cursor_options *options,
@@ -1466,12 +1467,12 @@ alluvium_code alluvium_cursor_seek_last(struct alluvium_cursor *cursor,
                                         bool *found,
                                         struct alluvium_error **error);
 
-// Moves to the next row. A new cursor, or one past an end, finds none.
+// Moves to the next row. Finds none if the cursor is not on a row.
 alluvium_code alluvium_cursor_next(struct alluvium_cursor *cursor,
                                    bool *found,
                                    struct alluvium_error **error);
 
-// Moves to the previous row.
+// Moves to the previous row. Finds none if the cursor is not on a row.
 alluvium_code alluvium_cursor_prev(struct alluvium_cursor *cursor,
                                    bool *found,
                                    struct alluvium_error **error);

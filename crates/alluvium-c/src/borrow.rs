@@ -1,7 +1,7 @@
 //! The caller's arguments as checked references: bytes, text, arrays, and places for results.
 //!
-//! Every function that takes raw pointers is unsafe under the contract of the crate and nothing
-//! else; lifetimes are those of the call.
+//! Functions that take raw pointers are unsafe: they require the contract of the crate and nothing
+//! else. The references that they return are valid until the C call returns.
 
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
@@ -151,7 +151,8 @@ pub(crate) unsafe fn buffer<'a>(
 }
 
 impl Buffer<'_> {
-    /// Copies as much of the value as fits and sets its full size.
+    /// Copies as much of the value as fits, and sets its full size and `found`. Changes nothing for
+    /// `None`.
     pub fn fill(self, value: Option<&[u8]>) {
         let Some(value) = value else { return };
         let fits = value.len().min(self.bytes.len());
@@ -161,8 +162,8 @@ impl Buffer<'_> {
     }
 }
 
-/// Returns a pointer to the bytes for the caller: NULL only for `None`, so not NULL for an empty
-/// slice.
+/// Returns a pointer to the bytes for the caller and sets `size`. NULL, and size 0, only for
+/// `None`: an empty slice has a pointer too.
 pub(crate) fn lend(bytes: Option<&[u8]>, size: Option<&mut MaybeUninit<usize>>) -> *const u8 {
     if let Some(size) = size {
         size.write(bytes.map_or(0, <[u8]>::len));

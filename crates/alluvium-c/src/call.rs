@@ -1,4 +1,4 @@
-//! The common wrapper of every function: catches panics, turns errors into codes and objects.
+//! Wrapper of every function's body: catches panics, turns errors into codes and error objects.
 
 use std::any::Any;
 use std::mem::MaybeUninit;
@@ -33,7 +33,7 @@ pub(crate) fn call(
 }
 
 /// Runs a body that cannot report an error, such as dropping the last handle of a database. A panic
-/// is dropped.
+/// is ignored.
 pub(crate) fn quietly(body: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
         message(payload);
@@ -62,7 +62,7 @@ mod tests {
         let mut place = MaybeUninit::uninit();
         let code = call(Some(&mut place), || panic!("boom {}", 1));
         assert_eq!(code, alluvium_code::Panic);
-        // SAFETY: a call writes its place, here with a boxed error.
+        // SAFETY: `call` has written `place`, here with a boxed error.
         let error = unsafe { Box::from_raw(place.assume_init()) };
         let message = alluvium_error_message(Some(&error), None);
         // SAFETY: messages end with a zero byte and live as long as their error.

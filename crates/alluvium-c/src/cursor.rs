@@ -15,8 +15,8 @@ use crate::snapshot::alluvium_snapshot;
 use crate::transaction::alluvium_transaction;
 use crate::value::alluvium_value;
 
-/// A position in a keyspace. A new cursor is before the first row. For one thread at a time; keeps
-/// the database open.
+/// A position in a keyspace as of one commit. A new cursor is not on a row: seek first. For one
+/// thread at a time; keeps the database open.
 pub struct alluvium_cursor(Cursor);
 
 unsafe fn cursor_options(options: *const alluvium_cursor_options) -> Result<CursorOptions> {
@@ -24,8 +24,8 @@ unsafe fn cursor_options(options: *const alluvium_cursor_options) -> Result<Curs
     unsafe { sized::read(options)?.to_engine() }
 }
 
-/// Opens a cursor over the newest commit that is visible now. `options` may be NULL; the bytes they
-/// point to are copied.
+/// Opens a cursor over the rows as of the newest commit that is visible now. `options` may be NULL;
+/// the bytes they point to are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_cursor(
     keyspace: Option<&alluvium_keyspace>,
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn alluvium_keyspace_cursor(
     })
 }
 
-/// Opens a cursor as of a snapshot. It stays valid after the snapshot is freed.
+/// Opens a cursor over the rows as of a snapshot. It stays valid after the snapshot is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_snapshot_cursor(
     snapshot: Option<&alluvium_snapshot>,
@@ -149,7 +149,7 @@ pub extern "C" fn alluvium_cursor_seek_last(
     })
 }
 
-/// Moves to the next row. A new cursor, or one past an end, finds none.
+/// Moves to the next row. Finds none if the cursor is not on a row.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_cursor_next(
     cursor: Option<&mut alluvium_cursor>,
@@ -163,7 +163,7 @@ pub extern "C" fn alluvium_cursor_next(
     })
 }
 
-/// Moves to the previous row.
+/// Moves to the previous row. Finds none if the cursor is not on a row.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_cursor_prev(
     cursor: Option<&mut alluvium_cursor>,

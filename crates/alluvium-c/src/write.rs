@@ -12,8 +12,8 @@ use crate::keyspace::alluvium_keyspace;
 use crate::options::alluvium_write_options;
 use crate::sized;
 
-/// Writes a value under a key, even if the key exists. Each call is a commit of its own, as for all
-/// alluvium_keyspace_... writes.
+/// Writes a value under a key, even if the key exists. As for all alluvium_keyspace_... writes,
+/// each call is a commit of its own, with the errors of alluvium_write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_put(
     keyspace: Option<&alluvium_keyspace>,
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn alluvium_keyspace_put(
 }
 
 /// Like alluvium_keyspace_put; the row expires at `until_ms` (milliseconds since 1970).
-/// ALLUVIUM_CODE_INVALID_ARGUMENT in a keyspace whose rows do not expire.
+/// ALLUVIUM_CODE_INVALID_ARGUMENT in a keyspace without expiry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_put_until(
     keyspace: Option<&alluvium_keyspace>,
@@ -49,9 +49,9 @@ pub unsafe extern "C" fn alluvium_keyspace_put_until(
     })
 }
 
-/// Writes a key that the caller knows to be absent, so that its later delete can cancel it. If the
-/// key might exist, use alluvium_keyspace_put: otherwise its older value can come back after that
-/// delete.
+/// Writes a key that the caller knows to be absent. Its later delete then cancels the write: both
+/// vanish when a compaction meets them. If the key might exist, use alluvium_keyspace_put:
+/// otherwise its older value can come back after that delete.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_insert(
     keyspace: Option<&alluvium_keyspace>,
@@ -82,7 +82,8 @@ pub unsafe extern "C" fn alluvium_keyspace_delete(
 }
 
 /// Removes every key from `start` (inclusive) to `end` (exclusive), at the cost of one write. It
-/// does not wait for rows locked by transactions.
+/// does not wait for rows locked by transactions. ALLUVIUM_CODE_INVALID_ARGUMENT for an empty
+/// range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_keyspace_delete_range(
     keyspace: Option<&alluvium_keyspace>,

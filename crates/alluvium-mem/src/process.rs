@@ -15,7 +15,7 @@
 //! comparison with the cell is a comparison of processes, and needs no ordering with other memory.
 //!
 //! A child made by `vfork` or `clone(CLONE_VM)` shares the cell with its parent and counts as the
-//! parent, which such a child may not disturb anyway.
+//! parent. Such a child must not disturb its parent anyway.
 
 use std::hash::{BuildHasher, RandomState};
 use std::mem::ManuallyDrop;
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 /// another thread of the parent creates it.
 static CELL: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 
-/// Cell for kernels that cannot wipe a page, and for miri.
+/// Cell for systems and kernels that cannot wipe a page, and for miri.
 static PLAIN: AtomicU64 = AtomicU64::new(0);
 
 /// Identity of a process. A copy is the same identity, also in a forked child, where it is no

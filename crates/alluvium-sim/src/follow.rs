@@ -2,9 +2,9 @@
 //!
 //! Each change must be the next commit of the history, with exactly the writes of that commit. So
 //! every acknowledged commit comes exactly once and in order, also after a stream is closed and
-//! reopened at its position. A stream must not end before a commit that was acknowledged earlier.
-//! Half of the clients ask for durable changes only: no power loss may remove changes that these
-//! have seen.
+//! reopened at its position. A stream must not end before a commit that was visible when the read
+//! began (durable, if the stream shows durable changes only). Half of the clients ask for durable
+//! changes only: no power loss may remove changes that these clients have seen.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,8 @@ impl Client {
             let Some(stream) = &mut self.stream else {
                 return Ok(());
             };
-            // Taken before the stream is read, which may miss a commit that arrives meanwhile.
+            // Newest commit that the stream must not miss. Taken before the read, because the
+            // stream may miss a commit that arrives during the read.
             let owed = if is_durable_only(self.number) {
                 world.records.history().floor(false)
             } else {
@@ -94,14 +95,14 @@ impl Client {
         }
     }
 
-    /// Handles an error: the stream keeps its position, or restarts further ahead if its commits
-    /// are gone.
+    /// Handles an error: the client keeps its position. Only after `ChangesLost` it goes on after
+    /// the newest visible or durable commit, because the log no longer has the next ones.
     fn interrupted(&mut self, world: &World, error: &Error) -> Checked<()> {
         world.tolerate(error)?;
         if matches!(error, Error::ChangesLost { .. }) {
             self.stream = None;
             let next = if is_durable_only(self.number) {
-                // Visible commits need not be durable.
+                // Not the visible number: a visible commit need not be durable.
                 world.records.history().floor(false) + 1
             } else {
                 world.db.visible_seqno() + 1
@@ -112,7 +113,7 @@ impl Client {
     }
 }
 
-/// Checks that a stream has not ended too early.
+/// Checks that a stream has not ended before commit `owed`.
 fn judge_end(history: &History, position: u64, owed: u64) -> Checked<()> {
     if owed < position || history.is_uncertain(owed) {
         return Ok(());
@@ -169,7 +170,7 @@ fn judge(world: &World, history: &History, change: &Change, position: u64) -> Ch
                 ))
             }
         }
-        // An ingest that failed at its end.
+        // An ingest that failed in its last step, so the history has no client's commit for it.
         (ChangeKind::Ingest { .. }, None) => Ok(()),
         (ChangeKind::Commit { .. }, None) => {
             Err(format!("no client committed {seqno}: {change:?}"))
@@ -179,8 +180,8 @@ fn judge(world: &World, history: &History, change: &Change, position: u64) -> Ch
     }
 }
 
-/// Applies the operations to the state before, and compares the result with the state after, in the
-/// lasting keyspaces.
+/// Applies the operations to the state before the commit and compares the result with the state
+/// after it. Only keyspaces that last for the whole run are compared.
 fn judge_operations(
     world: &World,
     history: &History,

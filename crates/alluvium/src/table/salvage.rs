@@ -23,9 +23,10 @@ use crate::{Error, Result};
 /// Visitor of the key, seqno, kind and value of each row.
 type Visit<'a> = &'a mut dyn FnMut(&[u8], SeqNo, ValueKind, &[u8]) -> Result<()>;
 
-/// Calls `row` with each row of each good block, in the table's order, and `damage` with an error
-/// at each gap: rows between the rows before and after the gap are lost. Returns the range deletes;
-/// `None` if it is unknown whether there were any.
+/// Calls `row` with each row of each good block, in the table's order. In place of a bad block it
+/// calls `damage` with the error: rows between the previous and the next call of `row` are lost.
+/// Without fences the first bad block ends the salvage. Returns the range deletes; `None` if it is
+/// unknown whether there were any.
 ///
 /// Errors: those of `row`.
 pub(crate) fn salvage(
@@ -75,7 +76,10 @@ pub(crate) fn salvage(
     Ok(ranges)
 }
 
-/// Returns the uid stored in a table file, for a reader without a manifest. It checks nothing else.
+/// Returns the uid from the footer of a table file, for a reader without a manifest. It does not
+/// check the footer.
+///
+/// Errors: `Corruption` for a file shorter than a footer; `Io`.
 pub(crate) fn stored_uid(file: &dyn VfsFile) -> Result<u64> {
     let failed = |e| Error::io("read the footer of", file.path(), e);
     let file_bytes = file.len().map_err(failed)?;
@@ -85,14 +89,14 @@ pub(crate) fn stored_uid(file: &dyn VfsFile) -> Result<u64> {
         return Err(malformed.at(file.path(), file_bytes));
     };
     file.read_at(&mut bytes, offset).map_err(failed)?;
-    // The uid keeps its distance from the start of the footer; a footer of another length fails its
-    // checks later.
+    // In every version the uid is at the same offset in the footer. This reads it for footers of
+    // this length; a footer of another length fails its checks later.
     let mut d = Decoder::new(&bytes);
     Ok(d.u64().and_then(|_| d.u64()).unwrap_or(0))
 }
 
-/// Returns the value files that the rows of a damaged table point into, or none if its properties
-/// are unreadable.
+/// Returns the value files that the rows of a damaged table point into; empty if its properties are
+/// unreadable.
 pub(crate) fn salvage_values(file: &dyn VfsFile, uid: u64) -> Vec<ValuesPart> {
     let read = Footer::read(file, uid).and_then(|footer| {
         read_section(file, uid, footer.properties, |section| {

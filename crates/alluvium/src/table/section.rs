@@ -1,11 +1,11 @@
-//! Frame of everything in a table file except the footer: blocks, fences, filters, properties.
+//! Section: the frame of everything in a table or value file except the footer.
 //!
 //! ```text
 //!  0  u64  checksum: XXH3-64 over bytes 8.. of header and stored bytes,
 //!           seeded by file uid and offset
 //!  8  u8   layout of the raw bytes
 //!  9  u8   codec of the stored bytes
-//! 10  u16  dictionary id: 0, no dictionary
+//! 10  u16  dictionary id: always 0, no dictionary
 //! 12  u32  entries
 //! 16  u32  raw length: bytes after decompression
 //! 20  u32  stored length: bytes after this header
@@ -141,7 +141,8 @@ pub(in crate::table) fn open_section<'a>(
     })
 }
 
-/// Works like [`open_section`], but replaces the content of the caller's `raw` with the raw bytes.
+/// Works like [`open_section`], but replaces the content of the caller's `raw` with the raw bytes
+/// and returns only the layout.
 pub(in crate::table) fn open_section_into(
     bytes: &[u8],
     unpacker: &mut Unpacker,

@@ -157,7 +157,8 @@ fn perform(mut phase: Phase) -> Result<(u64, u64)> {
     Ok((rows, retries))
 }
 
-/// Performs a phase with a thread for each client and an equal share of the operations.
+/// Performs a phase with a thread for each client and an equal share of the operations. Returns
+/// zeros, except for a phase without a number of operations: [`perform`] runs that.
 fn perform_in_threads(phase: Phase) -> Result<(u64, u64)> {
     let PhaseEnd::Operations(operations) = phase.end else {
         return perform(phase);
@@ -290,15 +291,15 @@ fn an_operation_that_is_prepared_and_never_performed_loses_nothing() {
     );
 }
 
-/// Damages the data before the phase at `place`, or at the end, and returns the error that ends the
-/// trial.
+/// Damages the data before the step with index `place`, or after the last step, and returns the
+/// error that ends the trial.
 fn wrong_after(text: &str, place: usize, damage: impl FnOnce(&ModelEngine)) -> String {
     let engine = ModelEngine::new(0);
     let mut workload = Custom::new(config(text, &[("max_rows", "200")]), |_| {}).unwrap();
     let mut damage = Some(damage);
     let mut outcome = || -> Result<()> {
         for phase in 0.. {
-            // The next step begins with the check after a load.
+            // After a load, `next_step` first checks the loaded rows.
             if let Some(damage) = damage.take_if(|_| phase == place) {
                 damage(&engine);
             }
@@ -434,7 +435,8 @@ fn an_update_that_was_lost_is_found() {
             .replace(", columns = [\"c\"]", "");
     for place in [3, 4] {
         let old = std::cell::RefCell::new(BTreeMap::new());
-        // Restores the rows as the load wrote them, which loses all updates.
+        // Before the step with index `place`, restores the rows as the load wrote them: all updates
+        // are lost.
         let engine = ModelEngine::new(0);
         let mut workload = Custom::new(config(&text, &[]), |_| {}).unwrap();
         let mut outcome = || -> Result<()> {

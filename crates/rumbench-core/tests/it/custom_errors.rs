@@ -2,7 +2,7 @@
 
 use rumbench_core::custom::Config;
 
-/// A file without a mistake. Lines are counted from 1.
+/// A file without a mistake, in which the tests replace a text. Error messages count lines from 1.
 const GOOD: &str = r#"description = "two tables"
 
 [[table]]

@@ -1,4 +1,5 @@
-//! Row visibility: rows appear on commit, not before it, and not after a rollback or delete.
+//! Row visibility: rows appear on commit, not before it, and not after a rollback or delete; in
+//! their own map only, and with empty or large values.
 
 use rumbench_core::engine::Engine;
 use rumbench_core::kv::{Direction, KvConnection, KvEngine, KvTxn, MapId};

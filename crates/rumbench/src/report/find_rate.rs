@@ -1,8 +1,8 @@
 //! Results of a search for the highest rate: a sentence for each engine, response times at a share
 //! of that rate, and response time against rate as a curve.
 //!
-//! [`conclude`] computes them from the trials and stores them in the result; tables and page only
-//! show them.
+//! [`conclude`] computes rates, curves and sentences from the trials and stores them in the result.
+//! Only the response times of single operations, in [`at_share`], are computed when they are shown.
 
 mod curve;
 
@@ -34,7 +34,7 @@ pub fn conclude(suite: &mut SuiteResult, search: &Search, repeat: u32) {
     });
 }
 
-/// Returns true if the search for any engine ended without a rate that holds.
+/// Returns true if the search of at least one engine ended without a rate that holds.
 pub fn none_holds(suite: &SuiteResult) -> bool {
     let engines = suite.rate_search.iter().flat_map(|search| &search.engines);
     let mut ended = engines.filter(|found| found.ended);
@@ -96,8 +96,9 @@ fn point(search: &Search, tried: &Tried<'_>) -> RatePoint {
     }
 }
 
-/// Returns for each figure the median over phases of the largest value among the operations to
-/// which the limits apply.
+/// Returns the response times of the slowest operation to which a limit applies: for each figure
+/// the largest value in each phase, then the median of the phases. An operation that is too rare
+/// for a figure (see [`needed`]) is ignored if another one is not.
 fn worst(search: &Search, phases: &[&PhaseResult]) -> Option<Latency> {
     let meant = |name: &String| {
         let mut conditions = search.conditions.iter();
@@ -244,7 +245,8 @@ pub fn highest(search: &RateSearch, own: &[&FoundRate]) -> Table {
     table
 }
 
-/// Returns the response times of every operation at the share and at the highest rate.
+/// Returns the response times of every operation at the share and at the highest rate; `None` if no
+/// engine has such a rate.
 pub fn at_share(suite: &SuiteResult, search: &RateSearch, own: &[&FoundRate]) -> Option<Table> {
     let title = format!(
         "Response times at {:.0} % of the highest rate, and at the highest rate (us)",

@@ -39,7 +39,7 @@ fn ten_steps_on_null_are_measured_by_rows_and_queries_and_reported_in_three_summ
     let writes = phase(trial, "l.i1");
     assert_eq!(writes["rows"], 1600, "only inserts count");
     assert_eq!(writes["latency_us"]["INSERT"]["count"], 32);
-    // The first delete also reads the lowest key, so it counts as another operation.
+    // The first of 32 deletes also reads the lowest key, so it counts as MIN_AND_DELETE.
     assert_eq!(writes["latency_us"]["DELETE"]["count"], 31);
     let ranges = phase(trial, "qr100");
     assert_eq!(ranges["operations"], 300);

@@ -1,5 +1,5 @@
-//! Command line: invalid commands are rejected with exit code 2 and the nearest name; help, lists,
-//! completions, `doctor` and `plan` print what they promise.
+//! Command line: invalid commands are rejected with exit code 2 and the nearest name; the output of
+//! help, lists, completions, `doctor` and `plan`.
 
 use crate::{rumbench, text};
 

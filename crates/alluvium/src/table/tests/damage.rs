@@ -1,4 +1,4 @@
-//! Tests of damaged files: every wrong bit is an error or changes nothing, and nothing panics.
+//! Tests of damaged files: every flipped bit is an error, and nothing panics.
 
 use super::*;
 use crate::Error;
@@ -7,7 +7,8 @@ use crate::range_deletes::Fragmenter;
 use crate::table::PrefixFilter;
 use crate::table::footer::FOOTER_BYTES;
 
-/// Returns about 6 KiB with both filters, several blocks, versions, range deletes and every column.
+/// Returns rows and their table file of about 6 KiB with both filters, several blocks, versions,
+/// range deletes and every column.
 fn sample() -> (Vec<Entry>, Vec<u8>) {
     let mut random = Random::new(11);
     let mut entries = Vec::new();
@@ -34,7 +35,8 @@ fn ranges() -> RangeDeletes {
     ranges.finish(&[])
 }
 
-/// Returns every answer of the table, or the first error.
+/// Returns the scanned entries, or the first error. Returns no entries if the range deletes or the
+/// answer of a get are wrong.
 fn answers(bytes: Vec<u8>) -> Result<Vec<Entry>> {
     let table = open(bytes)?;
     let entries = scan(&table, None, None)?;

@@ -2,7 +2,7 @@
 //!
 //! Two differences are intentional. Time is exact; in the published reports it is whole seconds and
 //! includes the start of the clients. The rates at the 50th and 99th percentile are those of all
-//! clients instead of the first one.
+//! clients; in the published reports they are those of the first client.
 
 use super::super::table::gib;
 
@@ -50,7 +50,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Returns the inserts or queries per second, by which costs are divided.
+    /// Returns the inserts or queries per second, the divisor of costs per operation.
     fn op_rate(&self) -> Option<f64> {
         if self.writes { self.ips } else { self.qps }
     }
@@ -135,8 +135,8 @@ fn fixed(value: Option<f64>, decimals: usize) -> String {
     value.map_or("NA".to_string(), |value| format!("{value:.decimals$}"))
 }
 
-/// Returns the rate at a rank in descending order, so that p99 is close to the worst second. `None`
-/// for fewer than ten seconds.
+/// Returns the rate that a `share` of the seconds reach or exceed, so p99 is close to the worst
+/// second. `rates` has one rate for each second; `None` for fewer than ten.
 pub fn rate_at(rates: &[f64], share: f64) -> Option<f64> {
     const SECONDS_MIN: usize = 10;
     if rates.len() < SECONDS_MIN {
