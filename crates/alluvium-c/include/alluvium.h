@@ -1002,8 +1002,8 @@ typedef struct alluvium_lost_range {
 typedef struct alluvium_verify_options {
   // sizeof(alluvium_verify_options).
   size_t struct_size;
-  // Called with the number of bytes after each read, on the thread of the call and under no
-  // lock. It may wait to limit the rate, and may call the database. It must neither throw nor
+  // Called after each read with the number of bytes read, on the calling thread, with no lock
+  // held. It may wait to limit the rate, and may call the database. It must neither throw nor
   // jump out. NULL: no pauses.
   void (*pause)(void *context, uint64_t bytes);
   // Passed to pause.
@@ -1014,12 +1014,12 @@ typedef struct alluvium_verify_options {
 typedef struct alluvium_verify_counts {
   // sizeof(alluvium_verify_counts), set by the caller.
   size_t struct_size;
-  // Files that are damaged or cannot be read, including those that are not listed.
+  // Number of damages found, including those that are not listed. A file may have several.
   uint64_t damage_count;
-  // Inserts over live rows, including those that are not listed. Inserts that a compaction has
-  // folded are not found.
+  // Number of inserts of existing keys, including those that are not listed. Inserts that a
+  // compaction has already turned into puts are harmless and are not found.
   uint64_t wrong_insert_count;
-  // Groups with unchecked inserts, because one of their tables is damaged.
+  // Number of groups with unchecked inserts, because one of their tables is damaged.
   uint64_t groups_skipped;
   // Number of table files read.
   uint64_t tables;
@@ -1029,7 +1029,7 @@ typedef struct alluvium_verify_counts {
   uint64_t log_segments;
   // Number of records in them.
   uint64_t log_records;
-  // Bytes read from all files.
+  // Bytes of the table files and log segments read. The second pass is not counted.
   uint64_t bytes;
 } alluvium_verify_counts;
 

@@ -19,8 +19,8 @@ use crate::value::alluvium_slice;
 pub struct alluvium_verify_options {
     /// sizeof(alluvium_verify_options).
     pub struct_size: usize,
-    /// Called with the number of bytes after each read, on the thread of the call and under no
-    /// lock. It may wait to limit the rate, and may call the database. It must neither throw nor
+    /// Called after each read with the number of bytes read, on the calling thread, with no lock
+    /// held. It may wait to limit the rate, and may call the database. It must neither throw nor
     /// jump out. NULL: no pauses.
     pub pause: Option<unsafe extern "C" fn(context: *mut c_void, bytes: u64)>,
     /// Passed to pause.
@@ -33,12 +33,12 @@ pub struct alluvium_verify_options {
 pub struct alluvium_verify_counts {
     /// sizeof(alluvium_verify_counts), set by the caller.
     pub struct_size: usize,
-    /// Files that are damaged or cannot be read, including those that are not listed.
+    /// Number of damages found, including those that are not listed. A file may have several.
     pub damage_count: u64,
-    /// Inserts over live rows, including those that are not listed. Inserts that a compaction has
-    /// folded are not found.
+    /// Number of inserts of existing keys, including those that are not listed. Inserts that a
+    /// compaction has already turned into puts are harmless and are not found.
     pub wrong_insert_count: u64,
-    /// Groups with unchecked inserts, because one of their tables is damaged.
+    /// Number of groups with unchecked inserts, because one of their tables is damaged.
     pub groups_skipped: u64,
     /// Number of table files read.
     pub tables: u64,
@@ -48,7 +48,7 @@ pub struct alluvium_verify_counts {
     pub log_segments: u64,
     /// Number of records in them.
     pub log_records: u64,
-    /// Bytes read from all files.
+    /// Bytes of the table files and log segments read. The second pass is not counted.
     pub bytes: u64,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! - [`Memtable`]: a sorted in-memory table for one writer and any number of lock-free readers.
 //! - [`filter`]: cache-line-blocked Bloom filters, for table files and for memtables.
-//! - [`pages`]: memory that returns to the operating system where an allocator would keep it.
-//! - [`process`]: the identity of a process, changed by a fork.
-//! - [`write_hint`]: the expected lifetime of a file's data, a system call that needs unsafe code.
+//! - [`pages`]: memory that returns to the operating system as soon as it is freed.
+//! - [`process`]: the identity of a process, which detects a fork.
+//! - [`write_hint`]: a hint to the file system about the lifetime of a file's data.
 //!
 //! This is a separate crate so that loom and miri can run on it. The engine forbids unsafe code and
 //! builds on this. Keys are ordered by `memcmp`; hashes of keys come from the caller; nothing here

@@ -5,8 +5,9 @@
 //! operations of a few clients, the faults of its disk and its end. A `history` is the oracle: it
 //! has the number of each commit, and so the correct result at every read point and the states
 //! allowed after a crash. `disk` is the file system. `client` performs the plan and compares the
-//! results from `reading`. `run` takes one database through all its incarnations, and `shrink`
-//! makes a failing plan small.
+//! results from `reading`. They share a `world` and its clocks, in `time`. `filter` and `listener`
+//! are the compaction filter and the event listener of the database. `run` takes one database
+//! through all its incarnations, and `shrink` makes a failing plan small.
 //!
 //! Built only with the feature `simulation`; without it this crate is empty.
 //!

@@ -22,7 +22,7 @@ pub struct DynamicFilter {
 struct AtomicLine([AtomicU64; LINE_WORDS]);
 
 impl DynamicFilter {
-    /// Creates an empty filter that reaches `bits_per_key` when it holds `keys` hashes.
+    /// Creates an empty filter with `bits_per_key` bits for each of `keys` expected hashes.
     pub fn new(keys: usize, bits_per_key: u32) -> DynamicFilter {
         let lines = lines_for(keys, bits_per_key);
         DynamicFilter {

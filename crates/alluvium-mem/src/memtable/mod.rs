@@ -1,9 +1,9 @@
 //! Sorted in-memory table: a B+-tree for one writer and lock-free readers.
 //!
 //! Keys, versions and nodes live in an arena and are immutable once published, except for a few
-//! atomics: [`record`] has the version chains, [`node`] the sequence-locked nodes, [`tree`] descent
-//! and splits, [`cursor`] the scans. A reader that overlaps a change by the writer retries; the
-//! writer never waits for a reader.
+//! atomics. A reader that overlaps a change by the writer retries; the writer never waits for a
+//! reader. Modules: [`record`] has the version chains, [`node`] the sequence-locked nodes, [`tree`]
+//! descent and splits, [`cursor`] the scans.
 //!
 //! A read point must be published to a reader after the inserts that it covers (store with release,
 //! load with acquire, as for the engine's visible seqno). The reader then sees all of them, and
@@ -31,19 +31,20 @@ pub const KEY_BYTES_MAX: usize = 65_535;
 /// Maximum length of a value in bytes.
 pub const VALUE_BYTES_MAX: usize = 1 << 30;
 
-/// Arena bytes that a small row takes; converts expected bytes into expected keys for the filters.
+/// Estimated arena bytes of a small row; converts expected bytes into expected keys for the
+/// filters.
 const ENTRY_BYTES_EXPECTED: usize = 96;
 
 /// Options of a memtable.
 #[derive(Debug, Clone)]
 pub struct MemtableOptions {
-    /// Arena size at which the memtable will probably be sealed. It only sizes the filters; it is
-    /// no limit.
+    /// Arena size in bytes at which the memtable will probably be sealed. Sizes the filters; not a
+    /// limit.
     pub expected_bytes: usize,
-    /// Bits of the Bloom filters for each expected key.
+    /// Size of each Bloom filter in bits per expected key.
     pub filter_bits_per_key: u32,
-    /// Length in bytes of the key prefix that inserts pass a hash of. `None`: no prefix filter is
-    /// kept.
+    /// Length in bytes of the key prefixes in the prefix filter; the caller of `insert` hashes
+    /// them. `None`: no prefix filter.
     pub prefix_bytes: Option<usize>,
 }
 
@@ -77,8 +78,8 @@ pub struct Memtable {
 #[repr(align(64))]
 struct CacheLine<T>(T);
 
-/// Stored only by the writer, relaxed. They are exact for threads that have synchronized with the
-/// inserts by other means.
+/// Counters of a memtable, stored by the writer with relaxed ordering. A thread that has
+/// synchronized with the inserts by other means reads exact values.
 struct Counters {
     bytes: AtomicUsize,
     entries: AtomicUsize,
@@ -134,8 +135,8 @@ impl Memtable {
         self.prefix_bytes
     }
 
-    /// Returns whether a key with a prefix of this hash may be here: `false` is certain. Always
-    /// `true` without [`MemtableOptions::prefix_bytes`].
+    /// Returns whether a key with this prefix hash may be here: `false` is certain. Always `true`
+    /// without [`MemtableOptions::prefix_bytes`].
     pub fn may_contain_prefix(&self, prefix_hash: u64) -> bool {
         match &self.prefixes {
             Some(prefixes) => prefixes.may_contain_hash(prefix_hash),

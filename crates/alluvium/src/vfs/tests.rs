@@ -1,4 +1,5 @@
-//! One suite for every file system, then tests of the crashing one and of the failing one.
+//! One suite for all file systems, then tests of crashes in [`MemVfs`] and of faults in
+//! [`FaultVfs`].
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -20,7 +21,7 @@ fn read(file: &dyn VfsFile, offset: u64, len: usize) -> Vec<u8> {
     buf
 }
 
-/// Tests everything the engine relies on, in any file system.
+/// Tests all behavior of a file system that the engine relies on.
 fn basic_suite(vfs: &dyn Vfs, root: &Path) {
     let dir = root.join("db");
     vfs.create_dir_all(&dir).unwrap();

@@ -29,10 +29,11 @@ fn optimistic(db: &Database, isolation: Isolation) -> Transaction {
     db.begin_with(options).expect("begin")
 }
 
-/// Number of ways in [`write_by_others`].
+/// Number of kinds of write in [`write_by_others`].
 const WAYS: usize = 6;
 
-/// Writes a key in one of the ways of other clients; each must be detected.
+/// Changes a key as another client, with the kind of write `way % WAYS`. Serializable transactions
+/// must detect every kind.
 fn write_by_others(db: &Database, k: &Keyspace, key: &[u8], way: usize) {
     let mut batch = WriteBatch::new();
     batch.put(k, key, b"other").expect("put");
@@ -67,8 +68,9 @@ fn write_by_others(db: &Database, k: &Keyspace, key: &[u8], way: usize) {
 /// The existing rows.
 const ROWS: [&str; 4] = ["b", "d", "f", "h"];
 
-/// Commits a transaction that reads with `read`, while the rows are in tables, and writes
-/// elsewhere; in between another commit writes `key`.
+/// Commits a transaction that reads [`ROWS`] with `read` and writes to another keyspace. Between
+/// the two, another client changes `key`. The rows are in tables. The change stays in the memtable
+/// if `way / WAYS` is 0, is flushed if it is 1, and is compacted above that.
 fn commit_after(key: &str, way: usize, read: fn(&Transaction, &Keyspace)) -> Result<()> {
     let (_vfs, db, k) = database(tiny());
     for row in ROWS {
@@ -92,6 +94,8 @@ fn commit_after(key: &str, way: usize, read: fn(&Transaction, &Keyspace)) -> Res
     result
 }
 
+/// Checks the conflicts of a transaction with these reads: its commit fails after a change of any
+/// key in `conflicts`, and succeeds after a change of any key in `free`.
 fn check_reads(read: fn(&Transaction, &Keyspace), conflicts: &[&str], free: &[&str]) {
     for way in 0..3 * WAYS {
         let merged_away = way == 3 * WAYS - 1;
@@ -226,8 +230,8 @@ fn two_clients_that_take_the_next_id_do_not_get_the_same() {
         for txn in [&one, &two] {
             let id = next_id(txn);
             assert_eq!(id, rows);
-            // The key has the id and its owner, so the keys differ and no row lock separates the
-            // two.
+            // The key is the id and the client's number, so the keys differ and no row lock makes
+            // one client wait for the other.
             let who = if std::ptr::eq(txn, &one) { 1 } else { 2 };
             txn.insert(&k, &[id, who], b"row").expect("insert");
         }
@@ -285,7 +289,7 @@ fn a_blind_delete_reads_no_block_and_conflicts_with_nothing_but_its_row() {
         } else {
             serializable(&db)
         };
-        // One key exists, the other does not; other clients write the keys next to them.
+        // Deletes an existing and a missing key, while other clients write the neighboring keys.
         for key in [&b"key100"[..], b"key100x"] {
             txn.delete(&k, key).expect("delete");
         }
@@ -460,8 +464,8 @@ fn an_optimistic_transaction_needs_a_fixed_read_point() {
     assert_error!(db.begin_with(options), Error::InvalidArgument(_));
 }
 
-/// Runs rounds of transactions that all read all rows and then write one: at most one of a round
-/// may commit.
+/// Runs rounds of concurrent transactions that read all rows and then insert one: exactly one of
+/// each round must commit.
 fn rounds_of_write_skew(options: Options, optimistic: bool) {
     const CLIENTS: usize = 4;
     const ROUNDS: usize = 150;
@@ -526,7 +530,8 @@ fn of_transactions_that_wait_in_the_commit_queue_together_one_wins() {
     }
 }
 
-/// Doctors on call: each transaction may leave only if it has seen another doctor stay.
+/// Takes a random doctor off call if another one is on call, and otherwise puts the doctor on call.
+/// Invariant: at least one doctor is on call.
 fn leave_or_come(db: &Database, k: &Keyspace, rng: &mut Rng) -> Result<()> {
     let me = [rng.below(5) as u8];
     let txn = db.begin(Isolation::Serializable)?;

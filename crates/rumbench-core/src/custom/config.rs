@@ -10,7 +10,8 @@ use crate::trial::PhaseEnd;
 /// Name of this kind of workload in messages about settings.
 pub const WORKLOAD: &str = "own workload";
 
-/// Definition and its overrides. `docs/guide/own-workloads.md` explains each key.
+/// Definition and its overrides; `None` keeps the values of the file.
+/// `docs/guide/own-workloads.md` explains each key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The definition as the file gives it.
@@ -19,24 +20,24 @@ pub struct Config {
     pub rows: Option<u64>,
     /// Factor on the rows of all tables.
     pub scale: f64,
-    /// Most rows of each table.
+    /// Maximum number of rows of each table.
     pub max_rows: Option<u64>,
     /// Clients of every phase of kind load or run.
     pub clients: Option<u32>,
-    /// End of every phase of kind run.
+    /// Length of every phase of kind run, in seconds or operations.
     pub end: Option<PhaseEnd>,
-    /// Number of repetitions of the last phase of kind run, one after another.
+    /// Number of times that the last phase of kind run is run, at least 1.
     pub repeats: usize,
     /// Rows of one transaction of the load.
     pub batch: Option<u64>,
-    /// True if the rates in the file apply.
+    /// True if the rates in the file apply; false if all phases run as fast as they can.
     pub rates: bool,
     /// Seed of all rows and all operations.
     pub seed: u64,
 }
 
 impl Config {
-    /// Reads a definition. Messages name it `file`.
+    /// Parses the text of a definition; messages call it `file`.
     ///
     /// # Errors
     /// The first mistake, with its line and the allowed values.
@@ -55,11 +56,11 @@ impl Config {
         })
     }
 
-    /// Reads settings; the last of a repeated key counts.
+    /// Applies settings of the command line; the last of a repeated key counts.
     ///
     /// # Errors
-    /// An unknown key, a value that is not allowed (with the allowed ones), or values that exclude
-    /// each other.
+    /// An unknown key, a value that is not allowed (with the allowed ones), two mutually
+    /// exclusive keys, or `rows` for a file with several tables.
     pub fn with_settings<K, V>(
         mut self,
         pairs: impl IntoIterator<Item = (K, V)>,
@@ -86,7 +87,7 @@ impl Config {
         Ok(self)
     }
 
-    /// Returns every effective setting as text.
+    /// Returns every effective setting as text, and `rows.NAME` for each table.
     pub fn settings(&self) -> Vec<(String, String)> {
         let mut settings = effective(SETTINGS, self);
         let effective = self.effective();
@@ -126,8 +127,8 @@ impl Config {
         definition
     }
 
-    /// Inserts the repetitions after the last phase of kind run. The second is `NAME#2`, a name
-    /// that no file can give.
+    /// Inserts the second and later runs after the last phase of kind run, as `NAME#2` and so on.
+    /// Names in a file cannot contain `#`.
     fn repeat_last_run(&self, phases: &mut Vec<PhaseDef>) {
         let Some(last) = last_run(phases) else {
             return;
@@ -140,7 +141,8 @@ impl Config {
         phases.splice(last + 1..last + 1, behind);
     }
 
-    /// Returns the name of the phase of kind run that is repeated, if there is one.
+    /// Returns the name of the last phase of kind run, to which `repeats` applies. `None` if there
+    /// is no phase of kind run.
     pub fn last_run(&self) -> Option<&str> {
         let phases = &self.definition.phases;
         last_run(phases).map(|place| phases[place].name.as_str())

@@ -1,4 +1,4 @@
-//! Parses the phases of a file and their operations.
+//! Parses the phases and operations in the file of a custom workload.
 
 use toml::de::DeTable;
 
@@ -15,7 +15,7 @@ use crate::trial::{Arrivals, Pace, PhaseEnd};
 type Result<T> = std::result::Result<T, DefinitionError>;
 
 const CLIENTS_MAX: u64 = 1024;
-/// Most rows of one operation, or of one transaction of a load.
+/// Maximum number of rows of one operation, or of one transaction of a load.
 const ROWS_MAX: u64 = 100_000;
 const SECONDS_MAX: f64 = 1e7;
 /// Tolerance of the sum of the percents of a mix, for the rounding of decimal fractions.
@@ -36,7 +36,7 @@ const KINDS: [(&str, Kind); 4] = [
     ("run", Kind::Run),
 ];
 
-/// Action of an operation, before its own keys are parsed.
+/// Value of the key `do`: decides which other keys an operation may have.
 #[derive(Clone, Copy, PartialEq)]
 enum Do {
     Read,
@@ -104,7 +104,7 @@ pub(super) fn phases(file: Section<'_>, tables: &[TableDef]) -> Result<Vec<Phase
     Ok(phases)
 }
 
-/// Numbers repeated names: the second phase of a name ends in `#2`.
+/// Makes names unique: the second phase called `run` becomes `run#2`.
 fn number_names(phases: &mut [PhaseDef]) {
     let names: Vec<String> = phases.iter().map(|phase| phase.name.clone()).collect();
     for (place, phase) in phases.iter_mut().enumerate() {
@@ -167,7 +167,7 @@ fn phase<'a>(
     })
 }
 
-/// Returns every key of the table.
+/// Returns every key of a TOML table.
 fn keys_of<'a>(table: &'a DeTable<'a>) -> Vec<&'a str> {
     table.keys().map(|key| &**key.get_ref()).collect()
 }
@@ -306,7 +306,8 @@ fn names<T>(of: &[(&str, T)]) -> String {
     names.join(", ")
 }
 
-/// Returns the operation's own name, or else its action, with the table if there are several.
+/// Returns the name given to the operation, or by default its action in capitals, followed by the
+/// table's name if the file has several tables.
 fn operation_name(
     section: Section<'_>,
     what: Do,

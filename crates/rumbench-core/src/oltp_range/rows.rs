@@ -1,8 +1,8 @@
 //! Tables and their self-checking rows.
 //!
 //! ```text
-//! c    10 groups of 11 digits, joined by `-`: the first is a draw; it determines the others,
-//!      together with the table and the id
+//! c    10 groups of 11 digits, joined by `-`: the first is a random number, the draw; the draw,
+//!      the table and the id determine the others
 //! pad   5 such groups; its draw also determines the k at the row's insert
 //! ```
 //!
@@ -10,8 +10,8 @@
 //! the ids of the list.
 //!
 //! So a row can be checked after any updates. Its `c` must have been written for this id. Its `k`
-//! is the inserted value plus the number of its updates. The digits after a draw are cut from a
-//! pool.
+//! is the inserted value plus the number of its updates. The groups after a draw are copied from a
+//! pool of random digits.
 
 use super::config::Config;
 use super::tests::{Kind, Step};
@@ -20,11 +20,11 @@ use crate::tables::{Column, ColumnType, Index, RowBatch, Table, TableSchema, Val
 
 /// Number of columns of a table: id, k, c, pad.
 pub const COLUMNS: usize = 4;
-/// Place of the column id.
+/// Position of the column id in a row.
 pub const ID: usize = 0;
-/// Place of the column k.
+/// Position of the column k in a row.
 pub const K: usize = 1;
-/// Place of the column c.
+/// Position of the column c in a row.
 pub const C: usize = 2;
 /// Bytes of a group: its digits and the dash.
 const GROUP_BYTES: usize = 12;
@@ -86,8 +86,8 @@ pub struct Found {
     pub inserted_k: u64,
 }
 
-/// Returns the ids of the list that an update with this draw changes, as an endless sequence: a
-/// list is a prefix of it.
+/// Returns the ids that an update of a list with this draw changes, as an endless sequence: the
+/// list is its first ids, as many as the step's range.
 pub fn listed(config: &Config, table: usize, draw: u64) -> impl Iterator<Item = u64> {
     let mut random = Random::keyed(config.seed, &[LIST_KEY, table as u64, draw]);
     let rows = config.rows;
@@ -176,8 +176,8 @@ impl Rows {
     ) -> Option<u64> {
         let draw = draw_of(text)?;
         let tail = text.get(GROUP_BYTES..)?;
-        // One text in some tens of thousands has the tail of a list by chance: the pool has no more
-        // tails.
+        // The pool has only `POOL_GROUPS` tails, so about one text in as many has the tail of a
+        // list by chance. Such a text is still valid for its own id.
         let is_of_list = self.longest_list > 0
             && tail == self.tail(C_GROUPS, self.hash(LIST_KEY, table, 0, draw));
         let list: Vec<u64> = if is_of_list {
@@ -192,7 +192,8 @@ impl Rows {
         })
     }
 
-    /// Returns the least number of different c in `rows` rows.
+    /// Returns the minimum number of distinct c in `rows` rows: one update may give all rows of the
+    /// longest list the same c.
     pub fn different_c(&self, rows: u64) -> u64 {
         rows.div_ceil(self.longest_list.max(1) as u64)
     }
@@ -206,7 +207,8 @@ impl Rows {
         batch.push_bytes(|out| self.append_text(PAD_GROUPS, draws.pad, pad, out));
     }
 
-    /// Returns the numbers of a row if its texts were written for its id; otherwise `None`.
+    /// Checks a row and returns its numbers. `None` if a text was not written for its id or if k is
+    /// below the inserted k.
     #[inline]
     pub fn look_at(&self, table: usize, row: &[Value<'_>]) -> Option<Found> {
         let [

@@ -1,23 +1,23 @@
-//! Excerpt of a server's log for an error message: its last lines, and the errors before them.
+//! Excerpt of a server's log for an error message: its last lines, then the last errors above them.
 //!
-//! A crashing server ends its log with dozens of lines for its developers, long after the reason. A
-//! server that refuses a statement logs the whole statement. The excerpt therefore searches for
-//! errors and shortens long lines.
+//! A crashing server writes its reason far above the end of its log, followed by dozens of lines
+//! for its developers. A server that refuses a statement logs the whole statement. The excerpt
+//! therefore searches for errors and shortens long lines.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// Lines from the end of the log that go into an error.
+/// Number of lines from the end of the log in an excerpt.
 const LAST_LINES: usize = 12;
-/// Lines with an error before those.
+/// Maximum number of error lines from above those.
 const ERROR_LINES: usize = 3;
 /// Characters kept of a line.
 const LINE_CHARS: usize = 240;
 /// Bytes read from the end of a log.
 const BYTES: u64 = 1 << 20;
 
-/// Returns the end of a log as one text, and the last errors before it.
+/// Returns the excerpt as one line for an error message. A log that cannot be read counts as empty.
 pub(super) fn log_tail(log: &Path) -> String {
     told(&end_of(log, BYTES).unwrap_or_default())
 }
@@ -51,8 +51,8 @@ fn told(text: &str) -> String {
     match (errors, last) {
         (_, []) => "its log is empty".to_string(),
         ([], last) => format!("its log ends with: {}", joined(last)),
-        // The errors go last: a text that is too long is cut in the middle, and they matter more
-        // than later lines.
+        // The errors come last because they matter most: a message that is too long is cut in the
+        // middle.
         (errors, last) => format!(
             "its log ends with: {}; the last errors before that: {}",
             joined(last),

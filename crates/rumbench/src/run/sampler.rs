@@ -23,7 +23,7 @@ const FILES_WALKED_EVERY_SECOND: u64 = 2000;
 /// Kernel counters at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// CPU seconds of the process.
+    /// CPU seconds of this process.
     pub process_cpu: f64,
     /// CPU seconds of the server's processes, if the engine is a server.
     pub server_cpu: Option<f64>,
@@ -31,7 +31,7 @@ pub struct Snapshot {
     pub machine_cpu: Option<MachineCpu>,
     /// Context switches of live threads, a server's included.
     pub switches: Option<u64>,
-    /// I/O of the process, and of a server's processes.
+    /// I/O of this process and of a server's processes.
     pub process_io: Option<ProcessIo>,
     /// True if the engine is a server with processes that cannot be observed.
     pub server_unseen: bool,
@@ -59,7 +59,8 @@ impl Snapshot {
         }
     }
 
-    /// Returns the KiB read and written so far: of the device if known, otherwise of the process.
+    /// Returns the KiB read and written so far, of the device if known, otherwise of
+    /// [`Snapshot::process_io`].
     pub fn kb(&self) -> Option<(f64, f64)> {
         let (read, written) = match (self.device_io, self.process_io) {
             (Some(io), _) => (io.read_bytes, io.write_bytes),
@@ -99,11 +100,11 @@ pub struct Watched<'a> {
     pub server: Option<&'a ServerProcesses>,
     /// Names of the operations.
     pub operations: &'a [&'a str],
-    /// Completions, if the phase has clients.
+    /// Completed operations of the phase by second; empty in a phase without clients.
     pub intervals: &'a Intervals,
-    /// Set when the parent asks to stop.
+    /// True once the parent has asked to stop.
     pub interrupted: &'a AtomicBool,
-    /// Limit through which the sampler stops the clients.
+    /// Limit of the clients. The sampler sets its stop flag after an interruption.
     pub limit: &'a Limit,
     /// Destination of progress events.
     pub emitter: &'a Emitter,
@@ -116,7 +117,7 @@ pub struct Samples {
     pub seconds: Vec<Interval>,
     /// Largest size of the directory in bytes.
     pub directory_peak: u64,
-    /// Largest resident set in bytes.
+    /// Largest resident set in bytes, a server's included.
     pub rss_peak: u64,
     /// CPU seconds that the sampler used.
     pub cpu_seconds: f64,
@@ -190,8 +191,8 @@ pub fn counters(engine: &dyn Engine) -> std::collections::BTreeMap<String, f64> 
         .collect()
 }
 
-/// Sends the interval that ended a second ago. By then all clients have handed it over, except one
-/// that is inside a long call.
+/// Sends a progress event with the interval that ended a second ago. By then all clients have
+/// handed over their counts of it, except clients inside a long call.
 fn report_progress(watched: &Watched<'_>, start: Instant, second: u64, seconds: &[Interval]) {
     let intervals = match second.checked_sub(1) {
         Some(ready) => {

@@ -10,7 +10,8 @@ use crate::killed::{processes, signal};
 use crate::resume::{has_phase, wait};
 use crate::{result, rumbench, text};
 
-/// Name of this build's server, user of a private one, and name of its socket.
+/// Engine of the server that this build tests, the superuser of its private servers, and the file
+/// name of their socket.
 #[cfg(feature = "mariadb")]
 pub const SERVER: (&str, &str, &str) = ("mariadb-innodb", "root", "socket");
 #[cfg(not(feature = "mariadb"))]
@@ -34,7 +35,7 @@ fn start_with(name: &str, dir: &Path, settings: BTreeMap<String, String>) -> Box
     found.entry.open(&config).expect("it starts")
 }
 
-/// Returns the socket of the server with this process.
+/// Returns the path of the socket of the server with this process id.
 fn socket(pid: u32) -> PathBuf {
     let folders = std::fs::read_dir(std::env::temp_dir())
         .expect("a folder")
@@ -147,14 +148,14 @@ fn a_running_server_that_stands_still_is_left_alone_and_costs_the_trial() {
     server.close().expect("a server that was left as it was");
 }
 
-/// Runs one server with both engines of MariaDB, to compare them in the same server.
+/// Runs one suite with both engines of MariaDB, to compare them on the same server.
 #[cfg(feature = "mariadb")]
 #[test]
 fn both_engines_of_one_server_stand_in_one_suite() {
     let dir = tempfile::tempdir().expect("folder");
     let data = dir.path().join("server");
     std::fs::create_dir(&data).expect("folder");
-    // Sets the class of both: a server for MyRocks leaves InnoDB's at its default.
+    // Sets InnoDB's durability class too: a server started for MyRocks leaves it at its default.
     let options = dir.path().join("my.cnf");
     let lines = "[mariadbd]\ninnodb_flush_log_at_trx_commit=2\n";
     std::fs::write(&options, lines).expect("a file");

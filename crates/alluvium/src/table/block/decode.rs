@@ -1,8 +1,8 @@
 //! Decoder from a block's raw bytes to the decoded layout.
 //!
-//! Memory is bounded by the raw bytes: every column but the lengths has its bytes in the block, and
-//! the entry count is at most the raw length. A decoded block therefore takes at most 32 times its
-//! raw length plus a constant.
+//! The raw length bounds the memory: key and value bytes are copied from the block, each entry adds
+//! at most 23 bytes, and the entry count is at most the raw length. With the unused part of its
+//! buffers a decoded block takes at most 32 times its raw length plus a constant.
 
 use crate::base::coding::Decoder;
 use crate::base::{KEY_BYTES_MAX, SEQNO_MAX, VALUE_BYTES_MAX, ValueKind};
@@ -13,7 +13,7 @@ use crate::table::buffers::{BYTES, WORDS};
 use crate::table::malformed::Malformed;
 use crate::table::section::{Layout, Section};
 
-/// The parts of a block in stored layout, all in bounds.
+/// Columns of a block as they are stored, all checked to lie inside the block.
 struct Columns<'a> {
     count: usize,
     prefix: &'a [u8],
@@ -27,8 +27,8 @@ struct Columns<'a> {
 }
 
 impl DecodedBlock {
-    /// Replaces this block by the one in `section`, reusing memory. After an error the block is
-    /// empty.
+    /// Decodes the block in `section` into this one and reuses its memory. After an error this
+    /// block is empty.
     pub(in crate::table) fn decode(&mut self, section: &Section<'_>) -> Result<(), Malformed> {
         // `data` keeps its bytes: the code below overwrites all of it, and zeroing it first would
         // be wasted work.
@@ -113,8 +113,8 @@ fn make_room(words: &mut Vec<u64>, len: usize) {
 impl<'a> Columns<'a> {
     fn parse(section: &Section<'a>) -> Result<Columns<'a>, Malformed> {
         let count = section.entries as usize;
-        // Entries differ in key or seqno, so only a block of one entry can have no byte in any
-        // column.
+        // Entries differ in key or seqno, so in a block of several entries one of these columns has
+        // at least one byte for each entry.
         if count == 0 || count > section.raw.len() {
             let expected = format!("1 to {}", section.raw.len());
             return Err(Malformed::new("block entries", expected, count));
@@ -221,7 +221,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Takes the bytes of `count` pieces with these lengths.
+/// Takes the bytes of `count` suffixes or values with these lengths.
 fn take_all<'a>(d: &mut Decoder<'a>, lengths: &Ints<'_>, count: usize) -> Option<&'a [u8]> {
     let total = match lengths.constant() {
         Some(length) => length.checked_mul(count as u64)?,
@@ -235,7 +235,8 @@ fn kind(byte: u8) -> Result<ValueKind, Malformed> {
     ValueKind::from_u8(byte).ok_or_else(|| Malformed::new("value kind", "1 to 6", byte))
 }
 
-/// Returns the decoded value, or an error if the block ended before `what`.
+/// Returns the decoded value. `None` is an error: `what` ends outside the block or is above its
+/// limit.
 fn cut<T>(read: Option<T>, what: &'static str) -> Result<T, Malformed> {
     read.ok_or_else(|| Malformed::new(what, "within the block and its limit", "neither"))
 }

@@ -1,4 +1,4 @@
-//! Edits of the manifest in force, one by one, for users that inspect how a state came about.
+//! Reads the edits of the current manifest one by one, to inspect the history of its state.
 
 use std::path::Path;
 
@@ -12,13 +12,15 @@ use crate::vfs::Vfs;
 use crate::wal::frame::FrameReader;
 use crate::wal::open_settled;
 
-/// Calls `visit` with the offset and the content of each edit that is readable and fits the earlier
-/// ones, until `visit` returns `false`. Returns the manifest's file name. If `CURRENT` is
-/// unreadable, the newest manifest is used. Damage is passed to `report`. Changes no file.
+/// Calls `visit` with the offset and the content of each edit, until `visit` returns `false`.
+/// Returns the manifest's file name. The first damaged edit, or edit that contradicts earlier ones,
+/// ends the reading. If `CURRENT` is unreadable, the newest manifest is used. Both errors are
+/// passed to `report`. Changes no file.
 ///
 /// # Errors
 ///
-/// [`Error::Corruption`] for the header; [`Error::NewerFormat`]; [`Error::Io`].
+/// [`Error::Corruption`] for the header, or for `CURRENT` if there is no manifest;
+/// [`Error::NewerFormat`]; [`Error::Io`].
 pub fn edits(
     vfs: &dyn Vfs,
     dir: &Path,

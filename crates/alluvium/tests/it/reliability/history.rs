@@ -1,19 +1,20 @@
-//! Short histories that together cover every writing call. The tests cut and fail them, and damage
-//! their files.
+//! Short histories; together they cover every writing call. The tests simulate power loss and
+//! failed calls at every point of a history, and damage the files that it leaves.
 
 use alluvium::{Durability, KeyspaceOptions, Options};
 use alluvium_testkit::model::{Model, Write};
 use alluvium_testkit::op::{Generator, KeyShape, Op, Weights};
 use alluvium_testkit::random::Rng;
 
-/// Keyspace and write.
+/// Name of a keyspace, and a write to it.
 pub type Row = (String, Write);
 
-/// One call of the engine. Names of keyspaces are one letter, which determines their options.
+/// One call of the engine. The name of a keyspace is one letter, which determines its options: see
+/// [`keyspace_options`].
 #[derive(Debug, Clone)]
 pub enum Step {
     Create(&'static str),
-    /// Several at once.
+    /// Creates several keyspaces in one call.
     CreateAll(&'static [&'static str]),
     Drop(&'static str),
     Batch(Vec<Row>),
@@ -44,7 +45,7 @@ pub struct History {
     pub steps: Vec<Step>,
 }
 
-/// Returns options under which a few rows are flushed, and every flushed table is due for
+/// Returns options with which a few rows fill a memtable, and every flushed table is due for
 /// compaction.
 pub fn options(durability: Durability) -> Options {
     Options {
@@ -58,8 +59,7 @@ pub fn options(durability: Durability) -> Options {
     }
 }
 
-/// Returns the options of a keyspace: `v` separates large values; the others have filters of
-/// different kinds.
+/// Returns the options of a keyspace: `v` separates large values, and `b` has a prefix filter.
 pub fn keyspace_options(name: &str) -> KeyspaceOptions {
     let value_separation_bytes = (name == "v").then_some(256);
     KeyspaceOptions {
@@ -227,7 +227,7 @@ pub fn histories() -> Vec<History> {
     ]
 }
 
-/// Returns a history of the generator that drives the comparison with the model.
+/// Returns a history of random operations from the [`Generator`] of the model tests.
 pub fn random_history(rng: &mut Rng) -> History {
     let weights = Weights {
         delete_range: 4,
@@ -262,7 +262,7 @@ pub fn random_history(rng: &mut Rng) -> History {
     }
 }
 
-/// Returns the one-letter name of one of the generator's keyspaces.
+/// Maps the name of one of the generator's keyspaces to a name of one letter.
 fn letter(name: &str) -> &'static str {
     match name.bytes().last() {
         Some(b'0') => "a",

@@ -1,13 +1,14 @@
-//! PostgreSQL as a private server: heap tables and B-trees, multi-version rows cleaned up by
-//! vacuum, a write-ahead log.
+//! PostgreSQL as a private or an external server: heap tables and B-trees, multi-version rows
+//! cleaned up by vacuum, a write-ahead log.
 //!
 //! - `cache_bytes` is `shared_buffers`. There is no direct I/O: the kernel's page cache is a second
 //!   cache.
 //! - `buffered` is `synchronous_commit=off`. Such a commit waits in the server's memory for the log
 //!   writer, so a killed server loses the same commits as a power cut; nothing is torn.
-//! - Unsigned columns of 32 bits have the type `oid`, the only such type. An index also holds the
-//!   primary key; the other engines append it to an index implicitly.
-//! - The server refuses to run as root and then runs as the user `postgres` or `nobody`.
+//! - Unsigned columns of 32 bits have the type `oid`, the only unsigned type. An index also holds
+//!   the primary key; the other engines append it to an index implicitly.
+//! - The server refuses to run as root, so a laboratory that runs as root starts it as the user
+//!   `postgres` or `nobody`.
 
 mod counters;
 mod login;
@@ -49,7 +50,7 @@ const MAINTENANCE: &str = "postgres";
 /// Vacuum options that remove index entries of dead rows even if there are few; by default the
 /// server may skip them.
 const VACUUM_OPTIONS: &str = "(ANALYZE, INDEX_CLEANUP ON)";
-/// Part of a socket's name that the server adds to its folder.
+/// File name of the socket in the folder that the server is given for it.
 const SOCKET: &str = ".s.PGSQL.5432";
 /// Connections in addition to the clients': the laboratory's own, checks, index builds, reserved
 /// ones.
@@ -72,7 +73,8 @@ fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
     Ok(Box::new(PostgreSql::open(config)?))
 }
 
-/// Returns the facts for a durability class. `writer_delay_ms` is the sleep of the log writer; an
+/// Returns the facts about commits that survive a killed server and a power cut. `repairs_pages` is
+/// true if the log has full pages. `writer_delay_ms` is the sleep of the log writer; an
 /// asynchronous commit is on the device after at most three such delays.
 fn durability_facts(
     class: Durability,
@@ -104,12 +106,13 @@ pub(crate) struct PostgreSql {
 }
 
 struct Shared {
-    /// Tables on an external server. Set before they are created, so that half of them are removed
-    /// too.
+    /// Removes the tables from an external server when dropped; `None` for a private one. Set
+    /// before the tables are created, so that a failure halfway leaves none.
     made: Option<Made<PostgresSession>>,
-    /// Server that was started here.
+    /// Private server; `None` for an external one.
     process: Option<ServerProcess>,
-    /// Observable facts about an external server, and the trial's tables there.
+    /// Known facts about an external server, and the names of the trial's tables there; `None` for
+    /// a private one.
     external: Option<(External, Vec<&'static str>)>,
     endpoint: Endpoint,
     facts: EngineFacts,
@@ -188,7 +191,7 @@ impl PostgreSql {
         })
     }
 
-    /// Uses an external server.
+    /// Connects to an external server and creates the trial's tables in its database.
     fn join(config: &OpenConfig, tuning: &Tuning, given: &Given) -> Result<PostgreSql> {
         let endpoint = given.endpoint.clone();
         let mut first = PostgresSession::connect(&endpoint.with_database(MAINTENANCE))?;
@@ -388,7 +391,8 @@ impl Engine for PostgreSql {
         Some(external.clone())
     }
 
-    /// Returns the bytes of the trial's tables with their indexes and large values.
+    /// Returns the bytes of the trial's tables on an external server, with their indexes and large
+    /// values. `None` for a private server.
     fn stored_bytes(&self) -> Option<u64> {
         let (_, tables) = self.shared.external.as_ref()?;
         let own = self.shared.own.lock();
