@@ -60,6 +60,19 @@ fn use_further(db: &alluvium::Database) -> alluvium::Result<()> {
     db.drop_keyspace(&more)
 }
 
+/// Uses the database again if the error of background work that began before the end of the fault
+/// reaches the first calls. Each background thread has one such try at most.
+fn use_further_after_background_failures(db: &alluvium::Database) -> alluvium::Result<()> {
+    const BACKGROUND_THREADS: usize = 2;
+    for _ in 0..BACKGROUND_THREADS {
+        match use_further(db) {
+            Err(Error::Io { changed: false, .. }) => {}
+            result => return result,
+        }
+    }
+    use_further(db)
+}
+
 fn stopped_writing_and_reads_on(
     played: &Played,
     faults: &FaultVfs,
@@ -77,7 +90,7 @@ fn stopped_writing_and_reads_on(
     let (call, path) = faults.first_failure().expect("a call has failed");
     let may_go_on = is_sticky || !must_stop(call, &path);
     if may_go_on {
-        match use_further(db) {
+        match use_further_after_background_failures(db) {
             Ok(()) => return,
             // With many failures, a later one may have stopped the database, also one in a
             // background thread.
