@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# The servers that the laboratory can drive: PostgreSQL, and MariaDB with InnoDB and MyRocks. `make peers` calls this.
+# Fetches the servers that the laboratory can drive: PostgreSQL, and MariaDB with InnoDB and
+# MyRocks. `make peers` runs this script.
 #
-# What is missing on the machine is taken from the packages of Debian or Ubuntu and unpacked into a folder of the cache,
-# where the laboratory looks for it. Nothing is installed: no maintainer script runs, no user is made, no service is set up
-# or started, and no root is needed.
+# Servers that the machine lacks come from packages of Debian or Ubuntu. They are unpacked into a
+# folder of the cache, where the laboratory looks for them. Nothing is installed: no maintainer
+# script runs, no user or service is created, no service is started, and root is not needed.
 set -euo pipefail
 
 cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
-# Where root's servers are if its cache is closed to others: PostgreSQL refuses to run as root.
+# Cache for root if other users cannot read root's own cache: PostgreSQL refuses to run as root.
 shared=/var/cache/alluvium
 
 fail() {
@@ -17,7 +18,7 @@ fail() {
 
 found() { compgen -G "$1" >/dev/null; }
 
-# The first of the folders that may hold a `usr` with these files in it.
+# Prints the first root with these files in its `usr`. An argument is a path with wildcards.
 root_with() {
     local root file all
     for root in "$cache/peers" "$shared/peers" ''; do
@@ -31,12 +32,12 @@ root_with() {
     return 1
 }
 
-# As `OLDEST_VERSION` of its adapter.
+# The same as `OLDEST_VERSION` of PostgreSQL's adapter.
 postgresql_oldest=15
 
 find_postgresql() {
     local version
-    # Newer ones than there will be for long.
+    # Starts at a version that will not exist for many years.
     for version in $(seq 30 -1 "$postgresql_oldest"); do
         root_with "usr/lib/postgresql/$version/bin/postgres" "usr/lib/postgresql/$version/bin/initdb" && return
     done
@@ -45,7 +46,7 @@ find_postgresql() {
 
 find_mariadb() { root_with usr/sbin/mariadbd usr/lib/mysql/plugin/ha_rocksdb.so; }
 
-# Whether any user can walk to a folder, as far as it exists.
+# Succeeds if all users may enter every existing folder on the path.
 is_open_to_all() {
     local folder=$1
     while [ "$folder" != / ]; do
@@ -54,18 +55,19 @@ is_open_to_all() {
     done
 }
 
-# The version that the distribution has chosen, such as postgresql-15.
+# Prints the package of the distribution's default version, such as postgresql-15.
 postgresql_package() {
     apt-cache depends postgresql 2>/dev/null | sed -n 's/^ *Depends: \(postgresql-[0-9][0-9]*\)$/\1/p' | head -1
 }
 
-# Unpacks packages and those that they depend on, but for what the machine has and what a private server does not need:
-# the tools around a service, and the compiler of PostgreSQL's expressions (`jit` is off).
+# Unpacks packages and their dependencies. Leaves out installed packages and those that a private
+# server does not need: the tools of a service, and the compiler of PostgreSQL's expressions (`jit`
+# is off).
 unpack() {
     local folder needed package
     mkdir -p "$cache"
     folder=$(mktemp -d "$cache/peers-unpacked.XXXXXX")
-    # apt's own user has to reach the folder that it downloads into.
+    # apt downloads as its own user, which must be able to enter the folder.
     chmod 755 "$folder"
     mkdir "$folder/packages" "$folder/tree"
     needed=$(LC_ALL=C apt-get install --simulate --no-install-recommends "$@" 2>/dev/null |
@@ -95,9 +97,9 @@ main() {
     fi
     if ! find_postgresql >/dev/null; then
         package=$(postgresql_package)
-        [ -n "$package" ] || fail 'a package postgresql-NN in the lists of apt: apt-get update'
+        [ -n "$package" ] || fail "a package postgresql-NN in apt's package lists; run apt-get update"
         [ "${package#postgresql-}" -ge "$postgresql_oldest" ] ||
-            fail "PostgreSQL $postgresql_oldest or newer: this release has $package, Debian 12 and Ubuntu 24.04 have one"
+            fail "PostgreSQL $postgresql_oldest or newer: this release has $package; use Debian 12, Ubuntu 24.04 or newer"
         unpack "$package"
     fi
     find_mariadb >/dev/null || unpack mariadb-server-core mariadb-plugin-rocksdb

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# The steps of `make test`, in order of cost: the cheap ones fail first.
+# Steps of `make test`, in order of cost, so that the cheap ones fail first.
 #
 #   .ci/steps.sh              all steps
-#   .ci/steps.sh fmt clippy   these steps only
+#   .ci/steps.sh fmt clippy   only these steps
 #
-# Each step prints its name and how long it took. The first failure stops everything and is named.
-# Nothing is skipped: a step that lacks something installs it or fails and says what is missing.
+# Each step prints its name and its duration. The first failing step is named and ends the run. No
+# step is skipped: if a tool is missing, the step installs it, or fails and names it.
 #
-# All cargo work shares one target directory outside the checkout, so that a fresh clone on a machine that has run
-# this before builds little again. RocksDB's library is a file of the same cache: see `cargo xtask rocksdb`.
+# All cargo commands share one target directory outside the checkout, so a fresh clone reuses the
+# results of earlier runs on the same machine. The same cache holds RocksDB's library: see
+# `cargo xtask rocksdb`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,18 +17,18 @@ all_steps=(system fmt tidy formats header clippy test sim docs licenses fuzz bro
 cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 
-# The engines of a default build of the laboratory that keep data on disk.
+# On-disk engines of a default build of the laboratory.
 durable_engines=(alluvium fjall lmdb sqlite)
-# Those that it lacks, by their features.
+# Features of the embedded engines that a default build lacks.
 more_engines=(leveldb redb rocksdb wiredtiger)
-# Those that are servers.
+# Engines that are servers.
 servers=(mariadb-innodb mariadb-rocksdb postgresql)
-# How long the random-input step lasts in all, in seconds.
+# Total duration of the random-input step, in seconds.
 fuzz_seconds=60
-# What drives the browser, and what looks for barriers in a page.
+# Versions of the browser driver and of the accessibility checker.
 playwright=1.64.1
 axe=4.14.1
-# How long fresh seeds are simulated.
+# Duration of the simulation of new seeds, in seconds.
 sim_seconds=20
 
 missing() {
@@ -37,7 +38,7 @@ missing() {
 
 found() { compgen -G "$1" >/dev/null; }
 
-# bindgen, which the RocksDB crate uses, needs libclang and the compiler headers that come with it.
+# The RocksDB crate uses bindgen, which needs libclang and its compiler headers.
 have_libclang() {
     { [ -n "${LIBCLANG_PATH:-}" ] || found '/usr/lib/llvm*/lib/libclang*.so*' || found '/usr/lib/*/libclang*.so*' ||
         found '/usr/lib64/libclang*.so*' || found '/usr/lib/libclang*.so*'; } &&
@@ -71,11 +72,11 @@ install_debian_packages() {
 step_system() {
     command -v cargo >/dev/null || missing 'cargo: install Rust with rustup (https://rustup.rs)'
     command -v git >/dev/null || missing 'git'
-    # With rustup the first call of cargo installs the toolchain that rust-toolchain.toml names.
+    # With rustup, the first call of cargo installs the toolchain of rust-toolchain.toml.
     cargo --version
     cargo fmt --version >/dev/null || missing 'rustfmt: rustup component add rustfmt'
     cargo clippy --version >/dev/null || missing 'clippy: rustup component add clippy'
-    # A Python that has pip already may be none of Debian's.
+    # Only if pip is missing: a Python that has pip may not come from Debian.
     python3 -m pip --version >/dev/null 2>&1 || debian_packages+=(python3-pip)
     if ! { have_compilers && have_libclang && have_builders && have_leveldb; } && command -v apt-get >/dev/null; then
         install_debian_packages "${debian_packages[@]}" ||
@@ -94,7 +95,7 @@ step_fmt() { cargo fmt --all --check; }
 step_tidy() {
     cargo xtask tidy
     cargo xtask claims --check
-    # `make planted` takes too long for each run; that its mistakes still fit the code does not.
+    # `make planted` takes too long for each run; this only checks that its patches still apply.
     git apply --check crates/alluvium/tests/planted/mistakes.patch crates/alluvium-sim/planted/mistakes.patch
 }
 
@@ -106,7 +107,7 @@ step_licenses() { cargo xtask licenses; }
 
 step_clippy() {
     cargo clippy --locked --workspace --all-targets -- -D warnings
-    # The adapters of servers are written in Rust alone: their code is checked here, before any server is needed.
+    # The server adapters are pure Rust, so clippy can check them without a server.
     cargo clippy --locked -p rumbench-engines -p rumbench --features mariadb,postgresql --all-targets -- -D warnings
 }
 
@@ -114,7 +115,7 @@ step_test() { cargo test --locked --workspace; }
 
 step_docs() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --workspace; }
 
-# The feature is given to this crate alone: no other step may build the engine with it.
+# Only this crate enables the feature: no other step may build the engine with it.
 step_sim() {
     cargo clippy --locked -p alluvium-sim --features simulation --all-targets -- -D warnings
     cargo test --locked -p alluvium --features simulation --lib simulation::
@@ -122,12 +123,12 @@ step_sim() {
     cargo run --quiet --locked -p alluvium-sim --features simulation -- --seconds "$sim_seconds"
 }
 
-# Tests that feed random input are named fuzz_* and loop until the budget of testkit's `fuzz_budget` is spent.
-# The minute is shared out among them, because each processor runs one at a time.
+# Tests with random input are named fuzz_* and loop until the time of testkit's `fuzz_budget` is
+# over. They share the minute, because each processor runs one test at a time.
 step_fuzz() {
     local count seconds
     count=$(cargo test --quiet --locked --workspace --lib --bins --tests -- --list fuzz_ | grep -c ': test$' || true)
-    [ "$count" -gt 0 ] || missing 'tests named fuzz_*: this step would prove nothing'
+    [ "$count" -gt 0 ] || missing 'tests named fuzz_*: without them this step tests nothing'
     seconds=$((fuzz_seconds * $(nproc) / count))
     [ "$seconds" -ge 2 ] || seconds=2
     [ "$seconds" -le "$fuzz_seconds" ] || seconds=$fuzz_seconds
@@ -135,10 +136,11 @@ step_fuzz() {
     ALLUVIUM_FUZZ_SECONDS=$seconds cargo test --quiet --locked --workspace --lib --bins --tests -- fuzz_
 }
 
-# `type -P` looks for files only, so that it does not find this function.
+# `type -P` finds only files, so it does not find this function.
 chromium() { type -P chromium || type -P chromium-browser || type -P google-chrome; }
 
-# The script of the test is in the repository; what drives the browser is fetched here and is no dependency of any crate.
+# The test script is in the repository. The browser driver is fetched here and is not a dependency
+# of any crate.
 step_browser() {
     local driver=$cache/browser pages=$CARGO_TARGET_DIR/report-pages
     { command -v node && command -v npm; } >/dev/null || install_debian_packages nodejs npm ||
@@ -161,14 +163,15 @@ in_scratch() {
     return "$status"
 }
 
-# With the features of the engines that a step adds.
+# Arguments that enable the features of the engines that a step adds.
 features=()
 
 rumbench() { cargo run --quiet --locked -p rumbench "${features[@]}" -- "$@"; }
 
 written() { [ -s "$1" ] || missing "$1, which the laboratory should have written"; }
 
-# A small run of WORKLOAD on all the engines of a step, with the settings behind it; in FOLDER.
+# smoke WORKLOAD FOLDER [SETTING...] makes a small run on all engines of a step, with the results in
+# FOLDER.
 smoke() {
     local workload=$1 out=$2 engine engines=(--engine null) setting settings=(--set "cache_bytes=$smoke_cache_bytes")
     shift 2
@@ -177,7 +180,7 @@ smoke() {
     rumbench run "$workload" "${engines[@]}" "${settings[@]}" --no-store --out "$out" && written "$out/result.json"
 }
 
-# What servers answer too.
+# Smoke runs of the workloads that servers support too.
 smoke_tables() {
     smoke linkbench "$1/smoke" nodes=1000 numbers=2011 clients=2 operations=1000 steps=1 &&
         rumbench report "$1/smoke" >/dev/null &&
@@ -209,7 +212,8 @@ kill_engines() {
 
 step_kill() { in_scratch kill_engines; }
 
-# The variables that make cargo link a library of the cache, which is built where it is missing.
+# Sets the variables that make cargo link a library of the cache; builds the library if it is
+# missing.
 link() {
     local lines
     lines=$(cargo xtask "$1")
@@ -228,11 +232,11 @@ step_more-engines() {
     link wiredtiger
     link rocksdb
     features=(--features "$(IFS=,; printf '%s' "${more_engines[*]}")")
-    # All of them in one build: the laboratory with all its engines is what people run.
+    # Enables all features in one build, because users run the laboratory with all its engines.
     cargo test --locked -p rumbench-engines "${features[@]}"
     cargo build --quiet --locked -p rumbench-powercut
     smoke_engines=("${more_engines[@]}")
-    # WiredTiger all but stands still while its eviction has only a few pages to choose among.
+    # WiredTiger nearly stalls if its eviction has only a few pages to choose from.
     smoke_cache_bytes=268435456
     in_scratch lab_smoke
     in_scratch kill_more_engines
@@ -245,8 +249,8 @@ servers_smoke() {
     }
 }
 
-# Run folders of servers whose laboratory is gone, in this namespace of process ids: such as are there, and such as a process
-# still names.
+# Prints run folders of servers that outlived their laboratory, in this namespace of process ids.
+# These are existing folders, and folders in the command line of a process.
 left_behind() {
     local space name laboratory
     space=$(readlink /proc/self/ns/pid | tr -dc 0-9)
@@ -255,18 +259,19 @@ left_behind() {
         printf '%s\n' "${TMPDIR:-/tmp}"/rumbench-*
     } | { grep -Eo "rumbench-[0-9]+-[0-9]+-$space-[0-9]+" || true; } | sort -u | while read -r name; do
         laboratory=${name#rumbench-}
-        # Another laboratory of this machine may be at work.
+        # Another laboratory may be running on this machine.
         [ -d "/proc/${laboratory%%-*}" ] || printf '%s\n' "$name"
     done
 }
 
-# Nothing may be left of them: no process, no socket.
+# The servers must leave no process and no socket.
 step_servers() {
     local left
     .ci/peers.sh
-    # Root's PostgreSQL runs as another user, and its tools write there. Some containers keep it to root.
-    [ -w /dev/null ] && [ "$(stat -c %a /dev/null)" = 666 ] || chmod 666 /dev/null || missing 'a /dev/null for all users'
-    # Only servers: the other engines have steps of their own.
+    # As root, PostgreSQL runs as another user, and its tools write to /dev/null. In some containers
+    # only root may write there.
+    [ -w /dev/null ] && [ "$(stat -c %a /dev/null)" = 666 ] || chmod 666 /dev/null || missing 'a /dev/null that all users may write'
+    # Only servers, because other steps test the other engines.
     features=(--no-default-features --features mariadb,postgresql)
     cargo test --locked -p rumbench-engines "${features[@]}"
     cargo test --locked -p rumbench "${features[@]}" --test it -- \
@@ -275,13 +280,13 @@ step_servers() {
     smoke_cache_bytes=67108864
     in_scratch servers_smoke
     left=$(left_behind)
-    [ -z "$left" ] || missing "an end of the servers of $left"
+    [ -z "$left" ] || missing "a clean exit of the servers of $left"
 }
 
 run_step() {
     local name=$1 started=$SECONDS status
     printf '\n==> %s\n' "$name"
-    # Not part of a condition: there, bash would ignore `set -e` inside the step.
+    # Not in a condition: bash would ignore `set -e` inside the step.
     set +e
     (set -e; "step_$name")
     status=$?

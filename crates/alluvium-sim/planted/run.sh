@@ -1,59 +1,61 @@
 #!/usr/bin/env bash
-# Proves that the simulator finds mistakes: builds a copy of the engine that has those of mistakes.patch, each behind a
-# switch, and looks after how many seeds each one is found.
+# Checks that the simulator finds planted mistakes: builds a copy of the engine with mistakes.patch,
+# in which a switch enables each mistake, and prints the seed that finds it.
 #
-#   run.sh           all of them
-#   run.sh NAME...   these
+#   run.sh           all mistakes
+#   run.sh NAME...   only these
 #
-# SEEDS is how many seeds are tried (300), FROM the first (1). A mistake that needs more seeds names them behind a colon;
-# one that needs two threads in one place at one moment names a test behind an equals sign, which plays just that under
-# many schedules. Fails if one is not found.
+# SEEDS is the number of seeds to try (300), FROM the first one (1). An entry NAME:SEEDS needs more
+# seeds. An entry NAME=TEST needs two threads in one place at one moment; the test runs that case
+# under many schedules. Fails if a mistake is not found.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}/planted
 
 mistakes=(
-    skipped-log-sync        # a commit that asks for a sync is acknowledged without one
-    lost-tombstone          # a merge above the last level drops tombstones
-    careless-cancel         # a delete takes any put with itself, not inserts only
-    # a reader does not look whether its read point was passed while it registered
+    skipped-log-sync        # a commit that requests a sync is acknowledged without one
+    lost-tombstone          # a compaction above the last level drops tombstones
+    careless-cancel         # a delete cancels any put, not only inserts
+    # a reader does not check that its read point was passed while it registered
     stale-read-point=a_reader_that_sleeps_before_it_registers_finds_its_row
-    horizon-without-readers # what may be dropped is decided by the newest commit alone
-    # a transaction pays for debt before it gives its row locks back
+    horizon-without-readers # the newest commit alone decides which versions may be dropped
+    # a transaction is delayed by admission control before it releases its row locks
     locks-while-paying=a_delayed_commit_holds_no_row_locks
-    early-unlock            # a transaction gives its row locks back before it commits
-    unchecked-lock          # a row that somebody changed since the snapshot is locked all the same
-    unchecked-reads         # a serializable commit does not look at what it has read
+    early-unlock            # a transaction releases its row locks before it commits
+    unchecked-lock          # a row that changed since the snapshot is locked all the same
+    unchecked-reads         # a serializable commit does not check its read set
     early-publication       # commits are visible before they are in the memtables
     unsynced-directory      # a flush names tables in the manifest before their names are durable
-    lost-wake               # the end of a flush wakes nobody
+    lost-wake               # the end of a flush wakes no thread
     unlocked-after-restart  # prepared transactions do not get their row locks back
-    late-expiry             # a row is still there at the time of its expiry
-    expiry-without-readers  # merges drop rows that have not expired for an older snapshot
-    unchecked-block         # a block's checksum is not looked at
-    rotten-block            # only that of a block of rows is not
-    rotten-value            # only that of a value stored apart is not
+    late-expiry             # a row still exists at the time of its expiry
+    expiry-without-readers  # compactions drop rows that have not expired for an older snapshot
+    unchecked-block         # a block's checksum is not checked
+    rotten-block            # only the checksum of a block of rows is not checked
+    rotten-value            # only the checksum of a value stored apart is not checked
     old-duplicate           # of two rows of a bulk load with one key the older one stays
-    early-capture           # a checkpoint or backup does not wait for the flush of what it says it holds
+    early-capture           # a checkpoint or backup does not wait for the flush of its commit
     copy-without-table      # a checkpoint lacks a table
     copy-without-values     # a checkpoint lacks a value file
     copy-without-row        # a checkpoint's manifest lacks a table, and so some rows
     unsynced-backup         # a backup is listed before the names of its tables are durable
-    repair-without-log      # a repair leaves out what is only in the log
-    skipped-change          # a stream that is opened again passes over a change
-    misread-header          # a stream takes the header of an old segment for none, and says that changes are lost
-    early-change            # a stream of durable changes shows what is not durable
-    early-value-delete      # a value file goes while tables still point into it
-    values-under-readers    # a value file goes while a copy is being made of its tables
-    delay-told-twice        # a listener hears the end of a delay that has ended
-    clock-runs-back         # the time by which rows expire goes back with the machine's clock
-    unconfirmed-drop        # compactions drop rows by the time of reads instead of the confirmed one
+    repair-without-log      # a repair leaves out rows that are only in the log
+    skipped-change          # a reopened stream skips a change
+    misread-header          # a stream misses the header of an old segment, and reports lost changes
+    early-change            # a stream of durable changes shows a change that is not durable
+    early-value-delete      # a value file is removed while tables still point to it
+    values-under-readers    # a value file is removed while its tables are being copied
+    delay-told-twice        # a listener receives the end of a delay twice
+    clock-runs-back         # the time by which rows expire follows the machine's clock back
+    unconfirmed-drop        # compactions drop rows by the time of reads, not by the confirmed one
     unconfirmed-store       # the time of reads is stored instead of the confirmed one
     glitch-stays            # the time of reads stays where a glitch of the clock has taken it
-    filter-loses-value      # what a compaction filter puts in a row's place comes out another one
-    appends-below-range-delete # a flush writes rows to the last level and a range delete over them above it
-    files-by-path           # files are reached by the path of the opening, also after the directory was moved or removed
+    filter-loses-value      # the replacement value of a compaction filter is stored wrongly
+    # a flush writes rows to the last level, and a range delete over them above it
+    appends-below-range-delete
+    # files are reached by the path of the open, also after the directory was moved or removed
+    files-by-path
     final-failures          # a lack of descriptors stops the database for good
     forgotten-options       # changed options of a keyspace are not in the manifest
 )
@@ -65,7 +67,7 @@ cd "$copy"
 git apply "$here/mistakes.patch"
 cargo build --quiet --locked --profile sim -p alluvium-sim --features simulation
 
-# Whether a test of the simulator fails, and would pass without the mistake.
+# Succeeds if a test of the simulator passes without the mistake and fails with it.
 is_found_by() { # test, mistake
     local run=(cargo test --quiet --locked --profile sim -p alluvium-sim --features simulation --test it -- "$1")
     PLANTED=none "${run[@]}" 2>&1 | grep -q '^test result: ok. 1 passed' && ! PLANTED=$2 "${run[@]}" >/dev/null 2>&1
@@ -76,7 +78,7 @@ listed=("${mistakes[@]}")
 [ "$#" -eq 0 ] || mistakes=("$@")
 for entry in "${mistakes[@]}"; do
     mistake=${entry%%[:=]*} seeds=${SEEDS:-300}
-    # Named alone it has what the list says of it.
+    # A name from the command line takes its seeds or test from the list.
     for listed in "${listed[@]}"; do
         [ "$mistake" != "${listed%%[:=]*}" ] || entry=$listed
     done

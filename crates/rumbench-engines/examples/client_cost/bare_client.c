@@ -1,11 +1,13 @@
 /*
- * The least that a client of a server can do: sends recorded messages over a Unix socket, one after the other, and reads each
- * answer to its end. No values are decoded, nothing is generated, nothing is timed in between. What it costs is what the
- * kernel and the form of the protocol cost, and the laboratory's client is held against it.
+ * Minimal client of a server: sends recorded messages over a Unix socket, one after the other, and
+ * reads each answer to its end. It decodes no values, generates nothing and reads no clock between
+ * messages, so its CPU time is the cost of the kernel and of the protocol's format. It is the
+ * baseline for the laboratory's client.
  *
  * Usage: bare_client mariadb|postgresql SOCKET RECORDING
- * A recording is messages, each behind its length in 4 bytes, little-endian; the first is the answer to the greeting.
- * Prints: messages, microseconds of CPU in user and in system mode.
+ * RECORDING contains messages, each after its length in 4 bytes, little-endian. The first message
+ * answers the server's greeting.
+ * Output: number of messages, microseconds of CPU in user mode and in system mode.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -27,7 +29,7 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* The next bytes of the answer; they stay until the next call. */
+/* Returns the next bytes of the answer, valid until the next call. */
 static const unsigned char *take(size_t bytes)
 {
     if (to - from < bytes) {
@@ -40,7 +42,7 @@ static const unsigned char *take(size_t bytes)
             if (!received)
                 fail("memory");
         }
-        /* Ends: each turn receives something. */
+        /* Ends: each iteration receives at least one byte. */
         while (to < bytes) {
             ssize_t more = read(server, received + to, room - to);
             if (more <= 0)
@@ -52,7 +54,7 @@ static const unsigned char *take(size_t bytes)
     return received + from - bytes;
 }
 
-/* The next packet of MariaDB. */
+/* Returns the next packet of MariaDB and its length. */
 static const unsigned char *packet(size_t *length)
 {
     const unsigned char *header = take(4);
@@ -60,7 +62,7 @@ static const unsigned char *packet(size_t *length)
     return *length ? take(*length) : header;
 }
 
-/* The answer to a command, or to the login where there is none (0). */
+/* Reads the answer to a command; command 0 is the login. */
 static void mariadb_answer(unsigned char command)
 {
     size_t length;
@@ -69,8 +71,9 @@ static void mariadb_answer(unsigned char command)
 
     if (body[0] == 0xff) {
         unsigned error = length < 3 ? 0 : body[1] | (unsigned)body[2] << 8;
-        /* A row that is there already is expected, and with several clients a lock that was waited for in vain or in a circle.
-         * Anything else, such as a statement of another number, is no work done. */
+        /* Expected: a duplicate key (1062), and with several clients a lock timeout (1205) or a
+         * deadlock (1213). After any other error, such as an unknown statement number, the server
+         * has not done the work. */
         if (error != 1062 && error != 1205 && error != 1213) {
             fprintf(stderr, "bare_client: the server refuses: %.*s\n", (int)(length > 3 ? length - 3 : 0), (const char *)body + 3);
             exit(1);
@@ -87,7 +90,7 @@ static void mariadb_answer(unsigned char command)
     }
     if (body[0] == 0)
         return;
-    /* Rows: definitions of their columns, then packets up to the one that ends them. */
+    /* A result set: column definitions, then rows up to the end packet. */
     for (columns = body[0]; columns; columns--)
         packet(&length);
     do
@@ -95,7 +98,7 @@ static void mariadb_answer(unsigned char command)
     while (body[0] != 0xff && !(body[0] == 0xfe && length < 0xffffff));
 }
 
-/* The answer of PostgreSQL: all messages up to the one that says that it is ready. */
+/* Reads PostgreSQL's answer: all messages up to ReadyForQuery ('Z'). */
 static void postgresql_answer(void)
 {
     unsigned char kind;
@@ -170,7 +173,7 @@ int main(int count, char **arguments)
 #define MICROSECONDS(of) ((double)(after.of.tv_sec - before.of.tv_sec) * 1e6 + (double)(after.of.tv_usec - before.of.tv_usec))
     user = MICROSECONDS(ru_utime);
     system = MICROSECONDS(ru_stime);
-    /* The clock is exact, the shares are what the kernel says of them. */
+    /* The total is from the exact clock; the user and system shares are from the kernel. */
     printf("%lu %.0f %.0f\n", messages, all * 1e6 * user / (user + system), all * 1e6 * system / (user + system));
     return 0;
 }

@@ -1,10 +1,12 @@
 /*
- * A bare client on top of the server's own C library (libmariadb, libpq): runs the recorded statements one after the other with
- * the recorded parameters, and looks at each value of each row. This is what a program in C pays that does nothing else.
+ * Minimal client on top of the server's own C library (libmariadb, libpq): runs the recorded
+ * statements one after the other with the recorded parameters, and reads each value of each row.
+ * Its CPU time is that of a C program without other work.
  *
  * Usage: library_client SOCKET RECORDING
- * A recording is as for bare_client. Statements and parameters are taken from it before the clock starts.
- * Prints: messages, microseconds of CPU in user and in system mode, without connecting and preparing.
+ * RECORDING has the format of bare_client's. It is parsed before the clock starts.
+ * Output: number of messages, microseconds of CPU in user mode and in system mode, without
+ * connecting and preparing.
  * Built with -DMARIADB and libmariadb, or with libpq.
  */
 #include <stdint.h>
@@ -14,29 +16,29 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* What the workload's statements have at most. */
+/* Limits of the workload's statements. */
 #define PARAMETERS 64
 #define COLUMNS 32
 #define STATEMENTS 256
-/* The longest value of an answer. */
+/* Size of the longest value of an answer. */
 #define VALUE_BYTES (1 << 20)
 
 enum kind { PREPARE, EXECUTE, QUERY, OTHER };
 
-/* A recorded message; what is read from it once is where it was recorded. */
+/* Recorded message, parsed once; its pointers point into the recording. */
 struct message {
     enum kind kind;
     unsigned statement;
     unsigned parameters;
     const unsigned char *body;
     size_t length;
-    /* Of each parameter. */
+    /* One entry for each parameter. */
     const unsigned char **values;
     size_t *lengths;
     unsigned char *types;
 };
 
-/* Keeps the compiler from leaving out a read. */
+/* Prevents the compiler from removing the reads of values. */
 static volatile unsigned long seen;
 
 static void fail(const char *what)
@@ -97,7 +99,8 @@ static size_t mariadb_length(const unsigned char **at)
     return length;
 }
 
-/* A message behind the length and number of its packet. How many parameters a statement has tells the server. */
+/* Parses a message; its packet begins with length and number. The server has reported how many
+ * parameters each statement has. */
 static void read_message(struct message *of, unsigned is_first)
 {
     const unsigned char *at = of->body + 4, *kinds;
@@ -120,7 +123,7 @@ static void read_message(struct message *of, unsigned is_first)
         fail("a statement that was not prepared");
     count = (unsigned)mysql_stmt_param_count(statements[of->statement]);
     parameters(of, count);
-    /* Command, statement, flags and iterations, a bit for each NULL, and that types follow. */
+    /* Command, statement, flags and iterations, a bitmap of NULLs, and a flag that types follow. */
     kinds = at + 10 + (count + 7) / 8 + 1;
     at = kinds + 2 * count;
     for (each = 0; each < count; each++) {
@@ -137,13 +140,13 @@ static void prepare(struct message *message)
     if (!statement)
         fail("no memory");
     check(mysql_stmt_prepare(statement, (const char *)message->body, message->length), statement);
-    /* The recording's numbers are the server's, which count the statements of a connection from 1. */
+    /* The recording has the server's statement numbers, which start at 1 in each connection. */
     if (statement->stmt_id >= STATEMENTS)
         fail("too many statements");
     statements[statement->stmt_id] = statement;
 }
 
-/* A row that is there already, and with several clients a lock that was waited for in vain or in a circle. */
+/* Returns true for a duplicate key, and for a lock timeout or deadlock between clients. */
 static int is_expected(unsigned error)
 {
     return error == 1062 || error == 1205 || error == 1213;
@@ -235,7 +238,8 @@ static void read_message(struct message *of, unsigned is_first)
     if (*at != 'B')
         return;
     of->kind = EXECUTE;
-    /* No name of a portal; the statement's name is body + 1. One format for all parameters. */
+    /* The portal has no name, so the statement's name is at body + 1. One format for all
+     * parameters. */
     at = of->body + 1;
     at += strlen((const char *)at) + 1 + 4;
     count = big_endian(at, 2);
@@ -275,7 +279,8 @@ static void run(struct message *message)
     }
     for (each = 0; each < message->parameters; each++)
         lengths[each] = (int)message->lengths[each];
-    /* Not checked: a row that is there already, and what its transaction still asks for, are errors that are expected. */
+    /* Not checked: a duplicate key is expected, and so are errors of later statements of its
+     * transaction. */
     finish(PQexecPrepared(connection, (const char *)message->body + 1, (int)message->parameters, (const char *const *)message->values,
                           lengths, binary, 1), 0);
 }
@@ -333,7 +338,7 @@ int main(int count, char **arguments)
     user = MICROSECONDS(ru_utime);
     system = MICROSECONDS(ru_stime);
     exact = (double)(end.tv_sec - start.tv_sec) * 1e6 + (double)(end.tv_nsec - start.tv_nsec) * 1e-3;
-    /* The clock is exact, the shares are what the kernel says of them. */
+    /* The total is from the exact clock; the user and system shares are from the kernel. */
     printf("%zu %.0f %.0f\n", messages, exact * user / (user + system), exact * system / (user + system));
     return 0;
 }

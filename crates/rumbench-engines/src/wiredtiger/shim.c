@@ -1,11 +1,11 @@
 /*
- * What the adapter of WiredTiger calls: plain functions in place of the methods of its handles, which are pointers in
- * structures that only the header of the very same release describes. `library.rs` declares each of them again and is
- * their only caller; the two must say the same.
+ * Plain functions for the adapter of WiredTiger. They replace the methods of WiredTiger's handles,
+ * which are function pointers in structs; only the header of the same release describes them.
+ * `library.rs` declares each function again and is the only caller; the declarations must match.
  *
- * Every function returns 0 or WiredTiger's error code. Rows go in and come out as address and length; those that come
- * out belong to the cursor and are valid until its next call. A session and its cursors are used by one thread at a
- * time; a connection may be used by all.
+ * Every function returns 0 or WiredTiger's error code, unless it says otherwise. Keys and values
+ * are passed as address and length; returned ones belong to the cursor and are valid until its next
+ * call. One thread at a time uses a session and its cursors; all threads may use a connection.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 
 #include <wiredtiger.h>
 
-/* `library.rs` knows these numbers too. */
+/* `library.rs` has the same numbers. */
 _Static_assert(WT_ROLLBACK == -31800, "WT_ROLLBACK");
 _Static_assert(WT_NOTFOUND == -31803, "WT_NOTFOUND");
 
@@ -27,7 +27,7 @@ on_error(WT_EVENT_HANDLER *handler, WT_SESSION *session, int error, const char *
     return (0);
 }
 
-/* Progress of recovery and the like would go to standard output, which belongs to the laboratory. */
+/* Discards messages, such as the progress of recovery: standard output is the laboratory's. */
 static int
 on_message(WT_EVENT_HANDLER *handler, WT_SESSION *session, const char *message)
 {
@@ -53,7 +53,7 @@ shim_open(const char *directory, const char *config, WT_CONNECTION **connection)
     return (wiredtiger_open(directory, &handler, config, connection));
 }
 
-/* Closes all sessions too, so that none may be used or closed after it. */
+/* Closes all sessions too; none of them may be used or closed afterwards. */
 int
 shim_close(WT_CONNECTION *connection)
 {
@@ -66,14 +66,14 @@ shim_open_session(WT_CONNECTION *connection, WT_SESSION **session)
     return (connection->open_session(connection, NULL, NULL, session));
 }
 
-/* Rolls back, and closes its cursors too. */
+/* Rolls back the open transaction and closes the session's cursors too. */
 int
 shim_close_session(WT_SESSION *session)
 {
     return (session->close(session, NULL));
 }
 
-/* Does nothing where the table exists with the same configuration. */
+/* Creates a table. Does nothing if it exists with the same configuration. */
 int
 shim_create(WT_SESSION *session, const char *uri, const char *config)
 {
@@ -86,21 +86,21 @@ shim_open_cursor(WT_SESSION *session, const char *uri, WT_CURSOR **cursor)
     return (session->open_cursor(session, uri, NULL, NULL, cursor));
 }
 
-/* The snapshot is taken here. */
+/* Begins a transaction and takes its snapshot. */
 int
 shim_begin(WT_SESSION *session)
 {
     return (session->begin_transaction(session, NULL));
 }
 
-/* The transaction has ended also where this fails. */
+/* Commits. The transaction ends even if this fails. */
 int
 shim_commit(WT_SESSION *session)
 {
     return (session->commit_transaction(session, NULL));
 }
 
-/* Also resets all cursors of the session. */
+/* Rolls back and resets all cursors of the session. */
 int
 shim_rollback(WT_SESSION *session)
 {
@@ -120,7 +120,7 @@ shim_sync_log(WT_SESSION *session)
     return (session->log_flush(session, "sync=on"));
 }
 
-/* WT_NOTFOUND where no such key is visible. */
+/* Finds the value of a key. Returns WT_NOTFOUND if the key is not visible. */
 int
 shim_search(
   WT_CURSOR *cursor, const void *key, size_t key_size, const void **value, size_t *value_size)
@@ -136,7 +136,7 @@ shim_search(
     return (0);
 }
 
-/* Makes every other writer of this existing row conflict until the transaction ends. */
+/* Makes other writers of an existing row conflict until the transaction ends. */
 int
 shim_reserve(WT_CURSOR *cursor, const void *key, size_t key_size)
 {
@@ -146,7 +146,7 @@ shim_reserve(WT_CURSOR *cursor, const void *key, size_t key_size)
     return (cursor->reserve(cursor));
 }
 
-/* Writes a row whether or not the key exists. */
+/* Writes a row, whether or not the key exists. */
 int
 shim_put(WT_CURSOR *cursor, const void *key, size_t key_size, const void *value, size_t value_size)
 {
@@ -167,8 +167,8 @@ shim_remove(WT_CURSOR *cursor, const void *key, size_t key_size)
 }
 
 /*
- * Goes to the key or to a neighbor of where it would be: `order` is less than 0 at a smaller key, 0 at the key itself,
- * more at a larger one. WT_NOTFOUND in an empty table.
+ * Moves to the key or to a neighbor of its position. `order` is negative at a smaller key, 0 at the
+ * key itself, and positive at a larger key. Returns WT_NOTFOUND if the table is empty.
  */
 int
 shim_search_near(WT_CURSOR *cursor, const void *key, size_t key_size, int *order)
@@ -179,14 +179,14 @@ shim_search_near(WT_CURSOR *cursor, const void *key, size_t key_size, int *order
     return (cursor->search_near(cursor, order));
 }
 
-/* Goes to the next or to the previous row. WT_NOTFOUND behind the last one. */
+/* Moves to the next or the previous row. Returns WT_NOTFOUND if there is none. */
 int
 shim_step(WT_CURSOR *cursor, bool forward)
 {
     return (forward ? cursor->next(cursor) : cursor->prev(cursor));
 }
 
-/* The row that the cursor stands on. */
+/* Returns key and value of the cursor's row. */
 int
 shim_row(
   WT_CURSOR *cursor, const void **key, size_t *key_size, const void **value, size_t *value_size)
@@ -204,7 +204,7 @@ shim_row(
     return (0);
 }
 
-/* Lets go of the page and, outside a transaction, of the snapshot. */
+/* Releases the page of the cursor and, outside a transaction, the snapshot. */
 int
 shim_reset(WT_CURSOR *cursor)
 {
@@ -228,21 +228,21 @@ static const struct {
   {"client_cache_wait_us", WT_STAT_CONN_APPLICATION_CACHE_TIME},
 };
 
-/* How many counters there are. */
+/* Returns the number of counters. */
 size_t
 shim_counters(void)
 {
     return (sizeof(counters) / sizeof(counters[0]));
 }
 
-/* The name of a counter below `shim_counters()`, for ever. */
+/* Returns the name of a counter below `shim_counters()`; valid forever. */
 const char *
 shim_counter_name(size_t counter)
 {
     return (counters[counter].name);
 }
 
-/* The values of all counters now, `shim_counters()` of them. The database must have been opened with statistics. */
+/* Stores the current values of all `shim_counters()` counters. Needs a database with statistics. */
 int
 shim_counter_values(WT_SESSION *session, int64_t *values)
 {
@@ -263,7 +263,7 @@ shim_counter_values(WT_SESSION *session, int64_t *values)
     return (error != 0 ? error : closed);
 }
 
-/* What an error code means, for ever. */
+/* Returns the text of an error code; valid forever. */
 const char *
 shim_error_text(int error)
 {

@@ -1,11 +1,13 @@
-// Opens report pages in a real Chromium and uses them as a reader would: three widths, dark, printed, without scripts, hovering,
-// sorting, switching engines off, by pointer and by keyboard. Any message on the console, any request but the page's own and any
-// text that leaves its box is a failure. So is what axe-core finds against WCAG 2.1, levels A and AA, contrast included.
-// Screenshots and PDFs are left in OUT for people to look at. (That the HTML is well-formed is tested in Rust, by html5ever.)
+// Opens report pages in Chromium and uses them as a reader would: at three widths, light and dark,
+// printed, without scripts, hovering, sorting and hiding engines, by pointer and by keyboard.
+// Fails on a message on the console, a request other than for the page itself, text that leaves its
+// box, and any violation of WCAG 2.1, levels A and AA, that axe-core finds, contrast included.
+// OUT receives screenshots and PDFs for review. (A Rust test checks the HTML with html5ever.)
 //
-//   node report.mjs CHROMIUM PAGES OUT      PAGES is a folder of pages, for example written by `cargo test -p rumbench html`
-//                                           with RUMBENCH_TEST_PAGES set; playwright-core and axe-core are taken from
-//                                           PLAYWRIGHT_FOLDER
+//   node report.mjs CHROMIUM PAGES OUT
+//
+// PAGES is a folder of pages, for example written by `cargo test -p rumbench html` with
+// RUMBENCH_TEST_PAGES set. playwright-core and axe-core come from PLAYWRIGHT_FOLDER.
 import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, join, resolve } from "node:path";
@@ -33,7 +35,7 @@ const browser = await playwright.chromium.launch({
   args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
 });
 
-// Opens a page and collects what must not happen.
+// Opens a page and collects forbidden events: console messages, errors, other requests, dialogs.
 const open = async (file, options) => {
   const context = await browser.newContext(options);
   const page = await context.newPage();
@@ -47,7 +49,7 @@ const open = async (file, options) => {
   return { page, wrong, close: () => context.close() };
 };
 
-// The page may not be wider than the window, and labels of a chart may not lie on each other.
+// Finds a page that is wider than the window, and labels of a chart that overlap.
 const layout = () => {
   const wrong = [];
   const root = document.documentElement;
@@ -79,7 +81,8 @@ const looks = async (file, name) => {
   }
 };
 
-// Rules that need every element's colours take minutes on the largest page, whose elements are of the same kinds as the others'.
+// Rules that need the colors of every element. They take minutes on the largest page, so they are
+// off there; it has the same kinds of elements as the other pages.
 const SLOW_RULES = ["color-contrast"];
 const accessible = async (file, name) => {
   const large = readFileSync(file).length > 400_000;
@@ -118,7 +121,8 @@ const printed = async (file, name) => {
 
 const numbers = (cells) => cells.map((text) => Number(text.replace(/ [GR+-](?= |$)|[,!\s]/g, "")));
 
-// A chart shows a part of its axis larger: what a mouse is drawn over, or around the place of the arrow keys; then all of it again.
+// Checks that a chart zooms to a part of its axis, by dragging or around the position of the arrow
+// keys, and back to the whole axis.
 const zoomed = async (page, chart, name) => {
   const labels = () => chart.evaluate((svg) => {
     const holder = svg.closest("[data-x]");
@@ -158,7 +162,7 @@ const zoomed = async (page, chart, name) => {
 
 const used = async (file, name) => {
   const { page, wrong, close } = await open(file, { viewport: { width: 1200, height: 900 } });
-  // Sorting, both ways, by the first column of numbers.
+  // Sorts by the first column of numbers, in both directions.
   const table = page.locator("table.sortable").first();
   const cells = async (place) => numbers(await table.locator(`tbody tr td:nth-child(${place})`).allTextContents());
   let place = 2;
@@ -171,7 +175,7 @@ const used = async (file, name) => {
   await button.press("Enter");
   const down = await column();
   check(name, `sorted down by keyboard: ${down}`, down.every((value, i) => i === 0 || down[i - 1] >= value));
-  // The definition of a metric, by pointer and by keyboard.
+  // Shows the definition of a metric, by pointer and by keyboard.
   const term = page.locator('thead a[href^="#m-"]').first();
   const tip = page.locator("#tip");
   await term.hover();
@@ -182,20 +186,20 @@ const used = async (file, name) => {
   check(name, "a focused header explains itself", await tip.isVisible());
   await page.keyboard.press("Escape");
   check(name, "Escape closes it", await tip.isHidden());
-  // A sentence leads to the figures that it rests on.
+  // Follows the link of a sentence to its figures.
   const why = page.locator('li[class^="why-"] a').first();
   if (await why.count()) {
     await why.evaluate((node) => { const folded = node.closest("details"); if (folded) folded.open = true; });
     await why.focus();
     await page.keyboard.press("Enter");
-    // The key is answered before the browser has told of the new address.
+    // The key press returns before the browser reports the new address.
     const hash = await why.getAttribute("href");
     await page.waitForURL((url) => url.hash === hash);
     const target = page.locator(hash);
     check(name, "a sentence leads to its figures", (await target.count()) === 1 && (await target.isVisible()));
     await why.evaluate((node) => { const folded = node.closest("details"); if (folded) folded.open = false; });
   }
-  // Values under the pointer and the arrow keys.
+  // Shows values at the pointer and at the position of the arrow keys.
   const chart = page.locator("svg[data-y]").first();
   if (await chart.count()) {
     await chart.scrollIntoViewIfNeeded();
@@ -209,13 +213,13 @@ const used = async (file, name) => {
     check(name, "arrow keys tell values", await tip.isVisible());
     await page.keyboard.press("Escape");
   }
-  // An axis of names has no parts.
+  // Charts with an axis of names do not zoom.
   const measured = page.locator("svg[data-y]:not([data-names])").first();
   if (await measured.count()) {
     await measured.scrollIntoViewIfNeeded();
     await zoomed(page, measured, name);
   }
-  // An engine is switched off in all charts.
+  // Hides an engine in all charts and shows it again.
   const entry = page.locator('.legend li[class^="k"] button').first();
   if (await entry.count()) {
     const engine = (await entry.locator("..").getAttribute("class")).slice(1);
@@ -228,7 +232,7 @@ const used = async (file, name) => {
     await entry.click();
     check(name, "its curves are back", (await visible()) === before);
   }
-  // Time lines unfold by keyboard.
+  // Unfolds time lines by keyboard.
   const folded = page.locator("summary").first();
   if (await folded.count()) {
     await folded.focus();
@@ -242,7 +246,7 @@ const used = async (file, name) => {
   await close();
 };
 
-// The page of several runs is sentences, bars and links, without scripts too.
+// Checks the page of several runs, without scripts: verdicts, bars, and a link to each run.
 const leads = async (file, name) => {
   const { page, wrong, close } = await open(file, { viewport: { width: 900, height: 900 }, javaScriptEnabled: false });
   const links = await page.locator("h2 a").evaluateAll((all) => all.map((link) => link.getAttribute("href")));
@@ -252,7 +256,8 @@ const leads = async (file, name) => {
   await close();
 };
 
-// A flame graph: a box that is clicked becomes as wide as the picture, what is beside it goes, and Escape brings it back.
+// Checks a flame graph: a clicked box becomes as wide as the picture, boxes next to it disappear,
+// and Escape restores all boxes.
 const flames = async (file, name) => {
   const { page, wrong, close } = await open(file, { viewport: { width: 1300, height: 600 } });
   await page.screenshot({ path: join(out, `${name}.png`) });

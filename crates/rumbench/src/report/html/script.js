@@ -1,5 +1,6 @@
 "use strict";
-// Everything here is comfort: the page is complete without it. No number is written twice: curves are read back from their paths.
+// Optional interaction: the page is complete without this script. No number is stored twice: the
+// points of curves are read from their SVG paths.
 (() => {
   const tip = document.getElementById("tip");
   const show = (text, x, y) => {
@@ -13,7 +14,7 @@
   };
   const hide = () => { tip.hidden = true; };
 
-  // Definitions of metrics on their headers.
+  // Shows the definition of a metric at its header.
   for (const link of document.querySelectorAll('a[href^="#m-"]')) {
     const term = document.getElementById(link.getAttribute("href").slice(1));
     if (!term) continue;
@@ -27,7 +28,8 @@
     link.addEventListener("blur", hide);
   }
 
-  // Tables sort by a column; numbers as numbers, whatever mark stands behind them, what was not measured always last.
+  // Sorts tables by a column. Numbers sort as numbers, with or without a mark after them; cells
+  // without a measurement are always last.
   const key = (cell) => {
     const text = cell ? cell.textContent.trim() : "";
     const number = /^-?[\d,]+(\.\d+)?( [GR+-])?( !)?$/.test(text) ? parseFloat(text.replace(/,/g, "")) : NaN;
@@ -59,7 +61,7 @@
     });
   }
 
-  // Names in a legend switch an engine off and on, in all charts.
+  // Names in a legend hide and show an engine in all charts.
   for (const entry of document.querySelectorAll('.legend li[class^="k"]')) {
     const button = document.createElement("button");
     button.type = "button";
@@ -73,11 +75,11 @@
     });
   }
 
-  // Names of engines by the number of their curve.
+  // Names of engines by the CSS class of their curve.
   const engines = {};
   for (const entry of document.querySelectorAll("ul.verdict li[data-k]")) engines["s" + entry.dataset.k] = entry.querySelector("b").textContent;
 
-  // The points of a path, in thousandths of the frame.
+  // Returns the points of a path, in thousandths of the frame.
   const points = (path) => {
     if (path.points) return path.points;
     path.points = [];
@@ -104,13 +106,14 @@
   };
   const clock = (seconds) => (seconds >= 60 ? Math.floor(seconds / 60) + " min " + Math.round(seconds % 60) : three(seconds)) + " s";
 
-  // The horizontal axis of a chart, which charts above each other share: its ends, and whether it is one of plain numbers.
+  // Returns the ends of the horizontal axis of a chart, and the function that formats its labels.
+  // Stacked charts share one axis.
   const axis = (svg) => {
     const [from, to, plain] = svg.closest("[data-x]").dataset.x.split(" ");
     return { from: Number(from), to: Number(to), label: plain === "n" ? three : clock };
   };
 
-  // A part of that axis, in thousandths of its length, fills the frames of all charts that share it.
+  // Zooms all charts that share an axis to a part of it, in thousandths of its length.
   const whole = [0, 1000];
   const shown = (svg) => svg.closest("[data-x]").shownPart || whole;
   const zoom = (svg, low, high) => {
@@ -134,7 +137,7 @@
     });
     labels.replaceChildren(...marks);
   };
-  // A twentieth of the axis is the least: below it there is nothing but straight lines.
+  // Zooms to at least a twentieth of the axis: a smaller part shows only straight lines.
   const zoomAround = (svg, share, factor) => {
     const [low, high] = shown(svg);
     const length = Math.min(1000, Math.max(50, (high - low) * factor));
@@ -142,7 +145,7 @@
     zoom(svg, start, start + length);
   };
 
-  // Values at a place of a chart, by pointer or by arrow keys.
+  // Shows the values at a position of a chart, chosen by pointer or arrow keys.
   const at = (svg, share, clientX, clientY) => {
     const [low, high, unit, kind] = svg.dataset.y.split(" ");
     const value = (y) => {
@@ -154,7 +157,8 @@
     const names = svg.dataset.names ? svg.dataset.names.split("|") : null;
     const lines = [];
     const title = svg.closest(".stack") ? svg.closest(".frame").querySelector("p").textContent : "";
-    // The nearest point of any curve is the place; curves that have none there have ended, or have a gap.
+    // The position is that of the nearest point of any curve. Curves without a point there have
+    // ended or have a gap.
     const paths = [...svg.querySelectorAll('path[class^="s"]')].filter((path) => getComputedStyle(path).display !== "none");
     const nearest = (all, x) => all.reduce((best, point) => (!best || Math.abs(point[0] - x) < Math.abs(best[0] - x) ? point : best), null);
     const seen = paths.flatMap(points).filter((point) => point[0] >= left && point[0] <= right);
@@ -183,7 +187,8 @@
       const box = svg.getBoundingClientRect();
       return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
     };
-    // Where a mouse went down: what it is drawn over is shown larger, and a double click shows all again. Fingers scroll.
+    // Position where the mouse button was pressed, or null. Dragging zooms to a range, a double
+    // click shows all again, and touch scrolls.
     let down = null;
     const drawn = document.createElementNS("http://www.w3.org/2000/svg", "path");
     drawn.setAttribute("class", "drawn");
@@ -238,7 +243,7 @@
   }
   addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
 
-  // What is folded is printed too.
+  // Unfolds all details for printing.
   addEventListener("beforeprint", () => {
     for (const folded of document.querySelectorAll("details:not([open])")) {
       folded.open = true;
