@@ -1,9 +1,9 @@
-// Counts how often it was run, in a database in the directory that its argument names.
+// Counts its own runs, in a database in the directory given as argument.
 #include <alluvium.h>
 #include <stdio.h>
 #include <string.h>
 
-// Says what went wrong and frees the error; true if nothing did.
+// Prints and frees the error, if there is one; returns true if there is none.
 static bool done(alluvium_error *error) {
     if (error == NULL) {
         return true;
@@ -13,7 +13,7 @@ static bool done(alluvium_error *error) {
     return false;
 }
 
-// Adds one to the counter in a transaction; another that was faster would make this a conflict.
+// Adds one to the counter in a transaction. Fails with a conflict if another one was faster.
 static bool count_visit(const alluvium_database *database, const alluvium_keyspace *counters, uint64_t *visits) {
     alluvium_error *error;
     alluvium_transaction *transaction;
@@ -40,7 +40,7 @@ static bool count_visit(const alluvium_database *database, const alluvium_keyspa
         alluvium_transaction_commit(transaction, &error);
         fine = done(error);
     }
-    // Takes back what was not committed.
+    // Rolls back if the transaction is not committed.
     alluvium_transaction_free(transaction);
     return fine;
 }
