@@ -42,7 +42,7 @@ mistakes=(
     "torn-record-as-data lib any_flipped_bit_in_synced_records_is_reported_or_cuts_the_last_one_only a record's checksum is not checked"
     "ghost-records lib a_valid_record_with_another_predecessor_does_not_continue_the_log a record's predecessor is not checked"
     "damage-cut-as-tail lib after_a_mark_no_flipped_bit_in_any_synced_record_goes_unreported damage below a mark is cut off as a torn tail"
-    "unsynced-roll it a_synced_commit_behind_a_roll_of_the_log_keeps_the_unsynced_end a sync skips the segments before the newest"
+    "unsynced-roll it a_synced_commit_after_a_roll_of_the_log_keeps_the_unsynced_end a sync skips the segments before the newest"
     "unsynced-name lib a_roll_that_makes_its_file_syncs_nothing_and_the_next_sync_makes_its_name_durable a sync does not make the name of a new segment durable"
     "unsynced-edit lib after_power_loss_every_acknowledged_edit_is_there an edit of the manifest is not synced"
     "unsynced-table it power_loss_after_any_change_keeps_every_promise the manifest names a table before it is synced"
@@ -67,7 +67,7 @@ mistakes=(
     "refused-claim-frees lib a_claim_that_is_refused_frees_nothing a flush whose claim of a group is refused ends the owner's claim"
     "unheard-space lib found_space_is_an_event_for_a_postponed_compaction a compaction thread is not notified of space that was found"
     "failed-drop it changes_of_keyspaces_that_a_power_loss_undid_are_left_out a stream reports a failed drop instead of the later one that succeeded"
-    "blamed-spare lib behind_a_damaged_header_a_file_is_passed_over verify reports files that never became segments as damage"
+    "blamed-spare lib a_scrub_skips_a_file_that_never_became_a_segment verify reports files that never became segments as damage"
     "headless-segment it a_segment_whose_beginning_is_damaged_is_not_taken_for_lost_changes a stream treats a segment without its header as absent"
     "scan-notes-rows-only it in_every_order_phantoms_are_refused_at_serializable_only a scan does not record the empty range that it read"
 )
