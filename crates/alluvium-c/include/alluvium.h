@@ -47,7 +47,7 @@
 // Lock timeout: fail at once.
 #define ALLUVIUM_NO_WAIT -1
 
-// Value of idle_after_ms: never.
+// Value of idle_after_ms: an idle database does not clean up, and scans start no compactions.
 #define ALLUVIUM_NO_TIDYING -1
 
 // As value_separation_bytes: no value is stored in a separate file. As until_ms of an operation:
@@ -533,8 +533,8 @@ typedef struct alluvium_event {
 typedef struct alluvium_options {
   // sizeof(alluvium_options).
   size_t struct_size;
-  // Memory budget for memtables, cached blocks, fences and filters together; at least 8 MiB. 0:
-  // 256 MiB.
+  // Memory budget for memtables, cached blocks, fences, filters, buffers of background work and
+  // bulk loads, and writes of transactions together; at least 8 MiB. 0: 256 MiB.
   uint64_t memory_bytes;
   // Maximum time that a buffered commit stays unsynced. 0: 100 ms.
   uint64_t sync_interval_us;
@@ -560,12 +560,13 @@ typedef struct alluvium_options {
   // Not 0: open the database without changing a byte in its directory; writes give
   // ALLUVIUM_CODE_READ_ONLY.
   uint32_t read_only;
-  // Returns the time in milliseconds since 1970, called from any thread; for tests. Its time is
-  // trusted at once, jumps included. NULL: the system's clock, checked against the time since
-  // the machine's start. After a jump by more than a day, reads use the last confirmed time plus
-  // the time since then. The database stores no new time and drops no expired row until both
-  // clocks have advanced together for ten minutes. A function must stay valid until every handle
-  // of the database is freed. It must neither throw nor jump out, nor call the database.
+  // Returns the time in milliseconds since 1970; for tests. It is called from any thread, and the
+  // database trusts its time at once, jumps included. It must stay valid until every handle of
+  // the database is freed. It must neither throw nor jump out, nor call the database. NULL: the
+  // system's clock, checked against the time since the machine's start. After a jump of the
+  // system's clock by more than a day, reads use the last confirmed time plus the time since
+  // then. The database stores no new time and drops no expired row until both clocks have
+  // advanced together for ten minutes.
   uint64_t (*clock)(void *context);
   // Passed to clock.
   void *clock_context;
@@ -663,7 +664,7 @@ typedef struct alluvium_cursor_options {
   const void *prefix;
   // Bytes of prefix.
   size_t prefix_size;
-  // Not 0: return only keys; values may be empty.
+  // Not 0: return only keys. Values are empty, and separate value files are not read.
   size_t keys_only;
 } alluvium_cursor_options;
 
@@ -677,8 +678,9 @@ typedef struct alluvium_transaction_options {
   uint32_t durability;
   // Maximum wait for a row lock, or ALLUVIUM_NO_WAIT. 0: the database's lock_timeout_ms.
   int64_t lock_timeout_ms;
-  // Not 0: take no row locks before the commit. The commit is a conflict if another transaction
-  // was faster.
+  // Not 0: take no row locks before the commit. The commit is a conflict if another commit has
+  // changed a row that this transaction wrote, locked or read for update. Not with
+  // READ_COMMITTED, and such a transaction cannot be prepared.
   uint32_t optimistic;
   // Must be 0.
   uint32_t reserved;

@@ -24,7 +24,7 @@ pub const ALLUVIUM_VALUE_BYTES_MAX: u64 = 1_073_741_824;
 pub const ALLUVIUM_XID_BYTES_MAX: u64 = 255;
 /// Lock timeout: fail at once.
 pub const ALLUVIUM_NO_WAIT: i64 = -1;
-/// Value of idle_after_ms: never.
+/// Value of idle_after_ms: an idle database does not clean up, and scans start no compactions.
 pub const ALLUVIUM_NO_TIDYING: i64 = -1;
 /// As value_separation_bytes: no value is stored in a separate file. As until_ms of an operation:
 /// the row does not expire.
@@ -107,8 +107,8 @@ pub enum alluvium_lock_mode {
 pub struct alluvium_options {
     /// sizeof(alluvium_options).
     pub struct_size: usize,
-    /// Memory budget for memtables, cached blocks, fences and filters together; at least 8 MiB. 0:
-    /// 256 MiB.
+    /// Memory budget for memtables, cached blocks, fences, filters, buffers of background work and
+    /// bulk loads, and writes of transactions together; at least 8 MiB. 0: 256 MiB.
     pub memory_bytes: u64,
     /// Maximum time that a buffered commit stays unsynced. 0: 100 ms.
     pub sync_interval_us: u64,
@@ -134,12 +134,13 @@ pub struct alluvium_options {
     /// Not 0: open the database without changing a byte in its directory; writes give
     /// ALLUVIUM_CODE_READ_ONLY.
     pub read_only: u32,
-    /// Returns the time in milliseconds since 1970, called from any thread; for tests. Its time is
-    /// trusted at once, jumps included. NULL: the system's clock, checked against the time since
-    /// the machine's start. After a jump by more than a day, reads use the last confirmed time plus
-    /// the time since then. The database stores no new time and drops no expired row until both
-    /// clocks have advanced together for ten minutes. A function must stay valid until every handle
-    /// of the database is freed. It must neither throw nor jump out, nor call the database.
+    /// Returns the time in milliseconds since 1970; for tests. It is called from any thread, and
+    /// the database trusts its time at once, jumps included. It must stay valid until every handle
+    /// of the database is freed. It must neither throw nor jump out, nor call the database. NULL:
+    /// the system's clock, checked against the time since the machine's start. After a jump of the
+    /// system's clock by more than a day, reads use the last confirmed time plus the time since
+    /// then. The database stores no new time and drops no expired row until both clocks have
+    /// advanced together for ten minutes.
     pub clock: Option<unsafe extern "C" fn(context: *mut c_void) -> u64>,
     /// Passed to clock.
     pub clock_context: *mut c_void,
@@ -216,8 +217,9 @@ pub struct alluvium_transaction_options {
     pub durability: u32,
     /// Maximum wait for a row lock, or ALLUVIUM_NO_WAIT. 0: the database's lock_timeout_ms.
     pub lock_timeout_ms: i64,
-    /// Not 0: take no row locks before the commit. The commit is a conflict if another transaction
-    /// was faster.
+    /// Not 0: take no row locks before the commit. The commit is a conflict if another commit has
+    /// changed a row that this transaction wrote, locked or read for update. Not with
+    /// READ_COMMITTED, and such a transaction cannot be prepared.
     pub optimistic: u32,
     /// Must be 0.
     pub reserved: u32,
@@ -244,12 +246,12 @@ pub struct alluvium_cursor_options {
     pub prefix: *const c_void,
     /// Bytes of prefix.
     pub prefix_size: usize,
-    /// Not 0: return only keys; values may be empty.
+    /// Not 0: return only keys. Values are empty, and separate value files are not read.
     pub keys_only: usize,
 }
 
-// SAFETY: repr(C), the size first, integers, pointers and nullable functions; the assertions below
-// find padding.
+// SAFETY: repr(C), the size is the first field, and all others are integers, pointers or nullable
+// functions; the assertions below find padding.
 unsafe impl SizedStruct for alluvium_options {}
 // SAFETY: as above.
 unsafe impl SizedStruct for alluvium_keyspace_options {}
@@ -260,7 +262,7 @@ unsafe impl SizedStruct for alluvium_transaction_options {}
 // SAFETY: as above.
 unsafe impl SizedStruct for alluvium_cursor_options {}
 
-// Sums of the field sizes. These sizes only ever grow.
+// Each size is the sum of the field sizes, so there is no padding. These sizes only ever grow.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(
     size_of::<alluvium_options>() == 9 * 8 + 4 * 4 + 7 * 8

@@ -4,17 +4,17 @@
 //! dropped. Nothing is dropped in place, so only types without drop glue may live here.
 //!
 //! An arena has no memory until the first request. Each new chunk roughly doubles the size of the
-//! arena, starting at 2 KiB, so thousands of memtables with a few rows each take little memory.
-//! Small chunks come from the allocator. Large ones are pages from the operating system and return
-//! to it as soon as they are freed (see [`crate::pages`]).
+//! arena, from 2 KiB up to chunks of 1 MiB, so thousands of memtables with a few rows each take
+//! little memory. Small chunks come from the allocator. Large ones are pages from the operating
+//! system and return to it as soon as they are freed (see [`crate::pages`]).
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 use crate::pages::Pages;
 
-/// Alignment of every chunk, a cache line: offsets within a chunk decide the alignment of its
-/// contents.
+/// Alignment of every chunk, a cache line. So an aligned offset within a chunk is an aligned
+/// address.
 const CHUNK_ALIGN: usize = 64;
 
 /// Size of the first chunk. A leaf and a few rows fit.
@@ -23,13 +23,15 @@ const CHUNK_BYTES_MIN: usize = 2 << 10;
 /// Smallest chunk that consists of pages of the operating system.
 const PAGES_BYTES_MIN: usize = 64 << 10;
 
-/// Largest chunk: few allocations, and little space left unused in the last one.
+/// Maximum size of a chunk that requests share: few allocations, and little space left unused in
+/// the last one. A chunk for one large request may be larger.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// Memory of one memtable.
 pub(crate) struct Arena {
     chunks: Vec<Chunk>,
-    /// Chunk being filled. Requests that are large relative to it get chunks of their own.
+    /// Start of the chunk being filled. A request above a quarter of the next chunk, or of 64 KiB
+    /// if that is more, gets a chunk of its own.
     current: NonNull<u8>,
     current_bytes: usize,
     used_bytes: usize,
@@ -112,7 +114,7 @@ impl Arena {
         }
     }
 
-    /// Returns the bytes taken from the system, used or not.
+    /// Returns the bytes of all chunks, used or not.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

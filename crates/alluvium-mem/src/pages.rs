@@ -138,9 +138,9 @@ impl<T: Copy> Drop for Buffer<T> {
 /// Frees a vector, after returning its whole pages to the operating system. If the system refuses,
 /// the vector is still freed.
 ///
-/// An allocator keeps freed memory for the next request of that size. That is a loss where much
-/// memory is freed and no such request follows. After this call the hole takes address space but no
-/// memory, except for the pages shared with its neighbors.
+/// An allocator keeps freed memory for the next request of that size; without such a request the
+/// memory is lost. After this call the freed block takes address space but no memory, except in the
+/// pages that it shares with its neighbors.
 pub fn free<T: Copy>(mut vector: Vec<T>) {
     vector.clear();
     release(vector.spare_capacity_mut());

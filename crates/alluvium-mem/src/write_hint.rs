@@ -1,8 +1,8 @@
-//! Hint to the file system about the lifetime of written data: a system call without a safe binding
-//! elsewhere.
+//! Hint to the file system about the lifetime of written data. The system call is made here because
+//! no crate in use has a safe binding to it.
 //!
-//! Linux passes the hint to devices that can place data of similar lifetimes together, so that it
-//! is erased together. The hint is a property of the file while it is open, and is not stored.
+//! Linux passes the hint to the device. Some devices place data of similar lifetimes together, and
+//! erase it together. The hint is a property of the file while it is open, and is not stored.
 
 use std::fs::File;
 use std::io;
@@ -27,7 +27,8 @@ pub enum WriteHint {
 
 /// Sets the expected lifetime of a file's data.
 ///
-/// Errors: the system's; `Unsupported` on systems other than Linux. All of them are harmless.
+/// Errors: the system's; `Unsupported` on systems other than Linux. After an error the data is only
+/// written without the hint.
 pub fn set_write_hint(file: &File, hint: WriteHint) -> io::Result<()> {
     let mut number = hint as u64;
     call(file, F_SET_RW_HINT, &mut number)

@@ -21,14 +21,14 @@ pub struct Client {
     pub world: Arc<World>,
     /// Number of the client in the incarnation.
     pub number: usize,
-    /// Snapshot, and the moments between which it was taken.
+    /// Snapshot, and the range of times in milliseconds at which it may have been taken.
     snapshot: Option<(Snapshot, RangeInclusive<u64>)>,
     /// Stream of changes, if one is open.
     pub(crate) stream: Option<Changes>,
 }
 
 impl Change {
-    /// Returns the keyspace that it writes to.
+    /// Returns the keyspace of the change.
     pub fn place(&self) -> Where {
         match self {
             Change::Put(place, _)
@@ -217,7 +217,7 @@ impl Client {
         self.world.compare(read, id, &seen, at..=at, taken.clone())
     }
 
-    /// Makes a call that leaves all earlier commits durable.
+    /// Makes a call that leaves all earlier commits durable, and notes this in the history.
     fn durable_call(&self, call: fn(&Database) -> alluvium::Result<()>) -> Checked<()> {
         let world = &self.world;
         let before = world.db.visible_seqno();
@@ -283,7 +283,7 @@ impl Client {
         damages.try_for_each(|damage| world.tolerate(damage))
     }
 
-    /// Returns whether the client must stop, because the machine has crashed or a check has failed.
+    /// Returns true if the client must stop, because the machine has crashed or a check has failed.
     pub fn is_over(&self) -> bool {
         self.world.stop.load(Ordering::Relaxed) || self.world.disk.is_dead()
     }

@@ -1,9 +1,9 @@
 //! `cargo xtask tidy`: style rules that a text check can enforce instead of reviewers.
 //!
-//! [`rust`] has the rules for every source file, [`layers`] those for uses between modules of the
-//! engine. [`seam`] checks that a simulation controls the order of events, [`markdown`] checks
-//! pages, [`guide`] the guide's statements about itself, [`c_interface`] the completeness of the C
-//! interface. Rules for every text file are here.
+//! [`rust`] has the rules for every source file, [`language`] those for the words of comments,
+//! [`layers`] those for uses between modules of the engine. [`seam`] checks that a simulation
+//! controls the order of events, [`markdown`] checks pages, [`guide`] the guide's statements about
+//! itself, [`c_interface`] the completeness of the C interface. Rules for every text file are here.
 
 mod c_interface;
 mod guide;
@@ -60,7 +60,7 @@ fn machine_paths(file: &TextFile) -> Vec<Finding> {
     for (number, line) in (1..).zip(file.text.lines()) {
         for folder in MACHINE_FOLDERS {
             let absolute = line.match_indices(folder).any(|(at, _)| {
-                // After a name or a closing bracket it is the middle of a relative path or an
+                // After a name or a closing bracket, the folder is part of a relative path or an
                 // address.
                 let before = line[..at].chars().next_back();
                 !before.is_some_and(|c| c.is_alphanumeric() || "._-~})/".contains(c))

@@ -1,5 +1,6 @@
 //! Check of the simulation seam: all time, threads, locks and randomness of the engine come from
-//! `sync.rs` or `clock.rs`. A simulation can control the order of events only through these.
+//! its modules `sync`, `simulation` and `clock`. A simulation can control the order of events only
+//! through these.
 
 use crate::files::TextFile;
 use crate::finding::Finding;
@@ -20,7 +21,7 @@ const OWNED: [(&str, &str); 9] = [
     ("std::sync::Mutex", "sync::plain"),
 ];
 
-/// Exceptions, as (path, name); an empty name permits all names.
+/// Exceptions, as (start of the path in the engine, name); an empty name permits all names.
 const FREE: [(&str, &str); 10] = [
     // These modules are the seam.
     ("sync/", ""),
@@ -28,20 +29,19 @@ const FREE: [(&str, &str); 10] = [
     // The only reader of the system's clock, and the code that names backups by day.
     ("clock.rs", "SystemTime"),
     ("backup/mod.rs", "SystemTime"),
-    // Files in memory: their locks are held only briefly, while the holder cannot wait for anything
-    // else.
+    // Files in memory: their locks are held briefly, and the holder waits for nothing else.
     ("vfs/mem/", "parking_lot::"),
     ("vfs/fault.rs", "parking_lot::"),
-    // Shared by all simulations of the process, held for a push or a pop.
+    // All simulations of the process share these locks, and hold them for a push or a pop.
     ("table/buffers.rs", "parking_lot::"),
     ("table/pool.rs", "parking_lot::"),
-    // Their hash is fixed.
+    // These maps have a fixed hash function, so their order is not random.
     ("txn/lock_table", "std::collections::HashMap"),
-    // Programs of the guide.
+    // Example programs of the guide.
     ("guide.rs", ""),
 ];
 
-/// Checks one file of the engine; tests are exempt.
+/// Checks one file, if it belongs to the engine. Tests are exempt.
 pub fn check(file: &TextFile) -> Vec<Finding> {
     let Some(inside) = file.path.strip_prefix(ENGINE) else {
         return Vec::new();

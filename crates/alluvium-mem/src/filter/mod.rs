@@ -1,4 +1,4 @@
-//! Bloom filters whose probes all fall into one cache line of 512 bits.
+//! Bloom filters that put all probes of a hash into one cache line of 512 bits.
 //!
 //! A lookup takes at most one cache miss, for a slightly higher rate of false positives than a
 //! filter that spreads its probes. [`FilterBuilder`] and [`FilterReader`] write and read the filter
@@ -35,8 +35,8 @@ const PROBES_MAX: u32 = 12;
 
 /// Returns the best number of probes for this many bits per key.
 ///
-/// An unblocked filter wants 0.69 of the bits. Lines are unevenly filled, and the fullest ones
-/// prefer fewer probes.
+/// For a filter that spreads its probes, 0.69 probes per bit are best. Lines are unevenly filled,
+/// and fewer probes are better for the fullest ones, so this returns 0.6 per bit.
 fn probes_for(bits_per_key: u32) -> u32 {
     (bits_per_key.saturating_mul(6) / 10).clamp(1, PROBES_MAX)
 }

@@ -5,8 +5,8 @@
 //! version  older version ->  | seqno | value length | kind | value bytes
 //! ```
 //!
-//! The writer fills the bytes before it stores the pointer to them (release), and they never change
-//! afterwards; readers find them through that pointer (acquire). Only two things change later:
+//! The writer fills a record or version before it stores the pointer to it (release); readers find
+//! it through that pointer (acquire). Of the fields that readers load, only two change later:
 //! `newest`, when the key gets another version, and `older`, set to null when no reader needs older
 //! versions. A reader that has already passed an unlinked pointer continues safely, because the
 //! memory stays in the arena.
@@ -34,13 +34,15 @@ pub struct Entry<'m> {
     pub value: &'m [u8],
 }
 
-/// Minimum number of inserts between two trims: a shorter chain is not worth a walk.
+/// Minimum number of new versions of a key between two walks of its chain by a trim: a shorter
+/// chain is not worth a walk.
 const TRIM_INTERVAL_MIN: u32 = 8;
 
 #[repr(C)]
 pub(super) struct Record {
     newest: AtomicPtr<Version>,
-    /// Used only by the writer; atomic because readers share the record.
+    /// New versions until the next trim. Only the writer uses it; atomic because readers share the
+    /// record.
     until_trim: AtomicU32,
     key_len: u32,
     published: Published,

@@ -53,7 +53,7 @@ pub struct Table {
 const TABLE_OVERHEAD_BYTES: usize = 1600;
 
 impl Table {
-    /// Works like [`Table::open_with`], for a table that points into no value files.
+    /// Opens a table like [`Table::open_with`]; `Corruption` if it points into a value file.
     pub fn open(
         file: Arc<dyn VfsFile>,
         id: TableId,
@@ -156,8 +156,9 @@ impl Table {
         filter.is_none_or(|filter| filter.may_contain_prefix(prefix_bytes, prefix_hash))
     }
 
-    /// Returns the newest range delete over `key` that is visible at `read_point`; 0 if there is
-    /// none. Callers check it before the filters: it covers keys that the table does not contain.
+    /// Returns the seqno of the newest range delete over `key` that is visible at `read_point`; 0
+    /// if there is none. Callers call this before they check the filters, because a range delete
+    /// also covers keys that the table does not contain.
     pub fn deleted_at(&self, key: &[u8], read_point: SeqNo) -> SeqNo {
         let ranges = self.ranges.as_ref();
         ranges.map_or(0, |ranges| ranges.deleted_at(key, read_point))
@@ -175,8 +176,8 @@ impl Table {
         resolve(&self.values, stored, self.file.path())
     }
 
-    /// Starts a device read of that value without waiting for it. [`Table::value`] reports a
-    /// malformed row.
+    /// Starts a device read of the value that [`Table::value`] would return, without waiting for
+    /// it. Ignores a malformed row; [`Table::value`] reports it.
     pub(crate) fn start_reading_value(&self, stored: &[u8]) {
         if let Ok((file, pointer, _)) = locate(&self.values, stored, self.file.path()) {
             file.start_reading(&pointer);
@@ -241,7 +242,8 @@ impl Table {
         self.properties.tombstones
     }
 
-    /// Returns the number of entries that are inserts: new keys, if their writers were right.
+    /// Returns the number of entries that are inserts: their writers promised that the keys were
+    /// new.
     pub fn inserts(&self) -> u64 {
         self.properties.inserts
     }
@@ -262,8 +264,8 @@ impl Table {
     }
 
     /// Sets the place of an ingested table in the commit order: entries with a smaller seqno count
-    /// as having this one, for every reader and every compaction. Its install or an open calls this
-    /// before the table is published.
+    /// as having this one, for every reader and every compaction. The ingest that installs the
+    /// table, and recovery, call this before they publish it.
     pub fn raise_seqnos(&self, floor: SeqNo) {
         self.seqno_floor.store(floor, Ordering::Relaxed);
     }
@@ -289,19 +291,21 @@ impl Table {
         let filters = [&self.whole_filter, &self.prefix_filter];
         let filters = filters.into_iter().flatten().map(|f| f.resident_bytes());
         let parts = self.fences.resident_bytes() + self.frames.resident_bytes();
-        // The manifest's record holds the keys too, and so does the record's copy in memory.
+        // The first and last key are in memory three times: in the properties, in the manifest's
+        // record, and in that record's copy.
         let keys = 3 * (self.properties.first_key.len() + self.properties.last_key.len());
         let ranges = self.ranges.as_ref().map_or(0, |r| r.memory_bytes());
         TABLE_OVERHEAD_BYTES + parts + keys + ranges + filters.sum::<usize>()
     }
 
-    /// Marks that no version names the table any more: `leave` gets the file when the last user
-    /// drops the table.
+    /// Marks the table obsolete, because no version names it any more: `leave` gets the file when
+    /// the last user drops the table.
     pub fn mark_obsolete(&self, leave: Leave) {
         self.file.mark_obsolete(leave);
     }
 
-    /// Returns the block from the cache or the file. `ahead` records a read.
+    /// Returns the block from the cache or the file. A read of the file is recorded in `ahead`,
+    /// which may start reading the blocks that follow.
     pub(in crate::table) fn block(
         &self,
         index: usize,
@@ -330,7 +334,7 @@ impl Table {
             .start_reading(range.start, range.end - range.start);
     }
 
-    /// Runs `work` on the block; takes no reference if the block is cached.
+    /// Runs `work` on the block. If the block is cached, its reference count does not change.
     pub(in crate::table) fn with_block<T>(
         &self,
         index: usize,
@@ -343,7 +347,8 @@ impl Table {
         }
     }
 
-    /// Reads and decodes a block without holding a lock, then offers it to the cache.
+    /// Reads and decodes a block without holding a lock, then installs it in the cache. Returns the
+    /// installed block, which may be that of another thread.
     #[cold]
     fn miss(&self, index: usize) -> Result<Arc<DecodedBlock>> {
         let mut block = take_spare();

@@ -1,4 +1,4 @@
-//! Events that a listener receives.
+//! Tests of the events that a listener receives.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,7 +55,7 @@ impl Listener {
         self.told.lock().expect("not poisoned").clone()
     }
 
-    /// Waits for an event. A test that fails here does not end.
+    /// Waits for an event that begins with `text`, forever if none comes.
     fn wait_for(&self, text: &str) {
         while !self.told().iter().any(|told| told.starts_with(text)) {
             std::thread::yield_now();
@@ -96,7 +96,7 @@ fn flushes_compactions_and_tables_are_reported_in_order() {
     db.close().expect("close");
     drop((db, k));
     let told = listener.told();
-    // An installed flush may be compacted before its thread reports its end.
+    // The table of a flush may be compacted before the flush thread reports the end of the flush.
     let in_order = |expected: &[&str]| {
         let places = expected.iter().map(|e| told.iter().position(|t| t == e));
         let places: Vec<_> = places.collect();
@@ -141,7 +141,7 @@ fn a_listener_that_panics_or_closes_the_database_does_no_harm() {
     let k = db.existing_keyspace("k").expect("look").expect("keyspace");
     *closes.0.lock().expect("not poisoned") = Some(db.clone());
     k.put(b"a", b"1").expect("put");
-    // Ends, successfully or with `Closed`.
+    // The listener may close the database first, so this may return `Closed`.
     let _ = db.flush();
     while k.get(b"a").is_ok() {
         std::thread::yield_now();
@@ -171,7 +171,7 @@ fn the_first_failure_is_told_once() {
     let vfs = HookVfs::failing(Call::Sync, ".wal", ErrorKind::Other);
     let (listener, db, k) = database(&vfs, tiny());
     vfs.set(true);
-    // The sync thread may fail first.
+    // The sync thread may fail first, so the put may succeed or not.
     let _ = k.put(b"a", b"1");
     assert_error!(db.sync(), Error::Poisoned(_));
     assert_error!(k.put(b"b", b"1"), Error::Poisoned(_));
@@ -186,7 +186,7 @@ fn the_first_failure_is_told_once() {
 fn delays_of_writers_are_told_from_beginning_to_end() {
     let go = Arc::new(AtomicBool::new(false));
     let hook_go = Arc::clone(&go);
-    // Flushes wait here until the test allows them.
+    // Flushes wait here until the test sets `go`.
     let vfs = HookVfs::new(move |call, path| {
         while call == Call::Create
             && path.to_string_lossy().ends_with(".sst")
@@ -203,8 +203,8 @@ fn delays_of_writers_are_told_from_beginning_to_end() {
     let (listener, db, k) = database(&vfs, options);
     vfs.set(true);
     let mut rng = Rng::new(1);
-    // The delay begins when the write memory is full, far below the ceiling at which commits would
-    // wait forever.
+    // The delay begins when the write memory is full. That is far below the ceiling at which
+    // commits wait for a flush, here forever.
     while !listener.told().contains(&"delay begins".to_owned()) {
         put_rows(&db, &k, 300, &mut rng);
     }

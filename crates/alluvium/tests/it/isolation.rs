@@ -1,8 +1,8 @@
 //! Anomalies that each isolation level allows: the histories for the table in
 //! `docs/guide/transactions.md`.
 //!
-//! Two transactions of one level run a history in one thread, so that its order is fixed. A step
-//! that is refused ends its transaction, as in a program.
+//! Two transactions of one level run a history in one thread, so that its order is fixed. The first
+//! step that is refused ends the history, with the error as its result.
 
 use std::time::Duration;
 
@@ -24,14 +24,14 @@ const LEVELS: [Level; 5] = [
     (Isolation::Serializable, true),
 ];
 
-/// Result of a history.
+/// Outcome of a history at one level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// Both committed and the anomaly was there.
+    /// No step was refused, and the anomaly occurred.
     Happens,
-    /// Both committed, and nothing was wrong.
+    /// No step was refused, and the anomaly did not occur.
     Harmless,
-    /// One of them was refused, with an error that asks to run it again.
+    /// A step was refused, with an error that asks the program to run the transaction again.
     Refused,
 }
 use Outcome::{Happens, Harmless, Refused};

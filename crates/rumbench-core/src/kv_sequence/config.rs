@@ -19,10 +19,10 @@ pub enum Form {
     Micro,
 }
 
-/// Memory that holds the table.
+/// Cache that holds the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cached {
-    /// Decided by the given keys and cache size.
+    /// Any: the settings give the number of keys and the cache size.
     AsGiven,
     /// The engine's own cache.
     Engine,
@@ -53,16 +53,17 @@ pub struct Config {
     pub end: PhaseEnd,
     /// Rows of one commit of a load; `None`: the default of the step.
     pub load_rows: Option<u64>,
-    /// True if the load has the trial's durability class. Otherwise it has none, and the database
-    /// is reopened after it.
+    /// True if the load runs in the trial's durability class. Otherwise it runs in class `none`,
+    /// and the database is reopened after it.
     pub load_logged: bool,
-    /// True if the database is reopened before each step but the first.
+    /// True if the database is reopened before each step except the first one and settles.
     pub reopen: bool,
-    /// Rate of the background writer.
+    /// Rate of the background writer, in MiB of keys and values per second.
     pub writer_mib_per_s: f64,
-    /// Memory that holds the table.
+    /// Cache that holds the table; unless `AsGiven`, it decides keys and cache size (see
+    /// [`sized`]).
     pub cached: Cached,
-    /// Memory size that `cached` uses; `None`: that of the machine.
+    /// Memory from which `cached` computes sizes; `None`: that of the machine.
     pub memory_bytes: Option<u64>,
     /// Seed of all rows and all operations.
     pub seed: u64,
@@ -104,8 +105,8 @@ impl Config {
         read(WORKLOAD, SETTINGS, pairs, Config::refusal)
     }
 
-    /// Checks that a load is the first step and the only one: the database is empty at the start,
-    /// and rows are new only once.
+    /// Returns a message unless the first step is a load and no later step is one: the database is
+    /// empty at the start, and rows are new only once.
     fn refusal(&self) -> Option<String> {
         let loads = |step: &&StepDef| step.action == Action::Load;
         let steps = self.steps();
@@ -120,7 +121,7 @@ impl Config {
         effective(SETTINGS, self)
     }
 
-    /// Returns the steps in order, without the settles that are added automatically.
+    /// Returns the steps in order, without settles that the workload adds itself.
     pub fn steps(&self) -> Vec<&'static StepDef> {
         let named = |names: &[&str]| names.iter().filter_map(|name| steps::find(name)).collect();
         match (&self.steps, self.form) {
@@ -162,8 +163,9 @@ impl Config {
 }
 
 /// Returns the number of keys and `cache_bytes` for a machine with this memory, in the proportions
-/// of the published configurations. A cached table takes half of the memory, another one five times
-/// the memory. A large engine cache takes 5/8 of the memory. `None` for [`Cached::AsGiven`].
+/// of the published configurations. A table in either cache has half of the memory's size, any
+/// other five times. The engine's cache has 5/8 of it, or 1/16 if the kernel's cache is to hold the
+/// table. `None` for [`Cached::AsGiven`].
 pub fn sized(cached: Cached, memory_bytes: u64, row_bytes: u64) -> Option<(u64, u64)> {
     let (table, cache) = match cached {
         Cached::AsGiven => return None,

@@ -4,7 +4,7 @@ use super::store::Path;
 use crate::engine::{EngineError, Schema};
 use crate::kv::MapDef;
 
-/// Most columns of a table, so that a row fits on the stack.
+/// Maximum number of columns of a table, so that a row fits on the stack.
 pub const COLUMNS_MAX: usize = 16;
 /// Name of the map that records the schema of a database and its built indexes.
 pub(super) const CATALOG: &str = "catalog";
@@ -33,7 +33,8 @@ pub struct Column {
     pub name: String,
     /// Type of the values.
     pub of: ColumnType,
-    /// Length of the longest value in bytes, if known: a server sorts short ones in memory.
+    /// Maximum length of a value in bytes; `None` if unknown. MariaDB stores short values as
+    /// `VARBINARY`, so that it sorts them in memory, and all others as blobs.
     pub bytes_max: Option<u32>,
 }
 
@@ -60,9 +61,9 @@ impl Column {
 /// the index alone returns these columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
-    /// Name of the index; in the database the table's name precedes it.
+    /// Name without the table's: see [`Table::index_name`].
     pub name: String,
-    /// Indexes of its columns in the table.
+    /// Positions of its columns in [`Table::columns`].
     pub columns: Vec<usize>,
 }
 
@@ -75,7 +76,7 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// Number of columns of the primary key.
     pub key_columns: usize,
-    /// Secondary indexes. None exists before it is built.
+    /// Secondary indexes. A new database has none of them until the workload builds them.
     pub indexes: Vec<Index>,
     /// True if reads by primary key are expected to find their row nearly always.
     pub expect_hits: bool,
@@ -92,9 +93,9 @@ impl Table {
         own.iter().copied().chain(0..self.key_columns)
     }
 
-    /// Returns the types and number of the columns that a read by this path returns. By the primary
-    /// key these are all columns of the row, by an index those of [`Table::path_columns`]. It does
-    /// not allocate, for reads that are measured.
+    /// Returns the types of the columns that a read by this path returns, and their number; the
+    /// rest of the array is unused. By the primary key these are all columns of the row, by an
+    /// index those of [`Table::path_columns`]. Measured reads call this, so it does not allocate.
     pub fn answer_types(&self, path: Path) -> ([ColumnType; COLUMNS_MAX * 2], usize) {
         let mut types = [ColumnType::U64; COLUMNS_MAX * 2];
         let mut columns = 0;
@@ -109,12 +110,12 @@ impl Table {
         (types, columns)
     }
 
-    /// Returns the columns of an index, like [`Table::path_columns`].
+    /// Returns the columns of an index, then the primary key: [`Table::path_columns`] of its path.
     pub fn index_columns(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
         self.path_columns(Path::Index(index))
     }
 
-    /// Returns the name of an index in the database.
+    /// Returns the name of an index in the database, `TABLE_INDEX`.
     pub fn index_name(&self, index: usize) -> String {
         format!("{}_{}", self.name, self.indexes[index].name)
     }
@@ -163,7 +164,7 @@ fn is_name(name: &str) -> bool {
 pub struct TableSchema {
     tables: Vec<Table>,
     maps: Vec<MapDef>,
-    /// Map of each table's rows; the maps of its indexes follow.
+    /// Position in `maps` of the map of each table's rows; the maps of its indexes follow.
     first_maps: Vec<usize>,
     /// True if statements change rows that other clients may change too.
     transactions: bool,
@@ -173,7 +174,7 @@ impl TableSchema {
     /// Validates the tables and assigns their maps.
     ///
     /// # Errors
-    /// A message about the part of the tables that cannot be.
+    /// A message about the first name, column count or key that is not allowed.
     pub fn new(tables: Vec<Table>) -> Result<&'static TableSchema, String> {
         TableSchema::checked(tables, true)
     }
@@ -227,7 +228,8 @@ impl TableSchema {
         &self.tables[table.0]
     }
 
-    /// Returns the tables as ordered maps.
+    /// Returns the ordered maps that store the tables: the catalog, then for each table its rows
+    /// and its indexes.
     pub fn maps(&self) -> &[MapDef] {
         &self.maps
     }
@@ -237,7 +239,7 @@ impl TableSchema {
         self.transactions
     }
 
-    /// Returns the index of the map of a table's rows in [`TableSchema::maps`]; those of its
+    /// Returns the position in [`TableSchema::maps`] of the map of a table's rows; the maps of its
     /// indexes follow.
     pub(super) fn first_map(&self, table: TableId) -> usize {
         self.first_maps[table.0]
@@ -246,7 +248,7 @@ impl TableSchema {
     /// Compares the description found in a database with this schema.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`] if it holds other tables.
+    /// [`EngineError::Unsupported`] if the two differ.
     pub fn compare(&self, found: &str) -> Result<(), EngineError> {
         let wanted = self.describe();
         if found == wanted {

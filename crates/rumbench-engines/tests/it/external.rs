@@ -1,4 +1,5 @@
-//! Tests of servers that already run: a private server of another engine, reached by its address.
+//! Tests of engines that connect to a running server by its address. A first engine starts a
+//! private server; a second one, under test, connects to it.
 
 use std::cell::Cell;
 use std::net::{Shutdown, TcpListener};
@@ -13,7 +14,8 @@ use rumbench_engines::EngineEntry;
 use crate::servers::{is_running, open, run_folder, servers};
 use crate::setup::config;
 
-/// Running server that the engine under test takes for one outside the laboratory.
+/// Private server and the engine that started it. For the engine under test it is an external
+/// server.
 struct Running {
     entry: &'static EngineEntry,
     engine: Box<dyn Engine>,
@@ -55,7 +57,7 @@ impl Running {
             settings: pairs
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .collect(),
-            // The engine must not write there.
+            // The engine must not write to its data directory.
             ..config(Path::new("/no/such/folder"), Durability::Buffered)
         }
     }

@@ -1,4 +1,5 @@
-//! Shape of a phase in `result.json`, and of its seconds. The rules of `result.rs` apply here too.
+//! Fields of a phase in `result.json`, and of its one-second intervals. The rules of `result.rs` on
+//! names, units and absent fields apply here too.
 
 use std::collections::BTreeMap;
 
@@ -30,22 +31,23 @@ pub struct BackgroundResult {
     /// Rows / seconds of the phase, if `rows_rate` is present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows_per_s: Option<f64>,
-    /// Number of responses by the bounds of the classic response-time table.
+    /// Number of responses in each class of [`PhaseResult::response_buckets`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub response_buckets: BTreeMap<String, Buckets>,
-    /// CPU microseconds of their threads per operation of theirs, laboratory and engine together.
+    /// CPU microseconds of the background clients' threads per background operation, laboratory and
+    /// engine together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_op: Option<f64>,
 }
 
-/// Deviation from intended starts.
+/// Lateness of operations with a client that was idle at the intended start, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct PacingError {
-    /// Mean lateness of an idle client in microseconds.
+    /// Mean.
     pub mean: f64,
-    /// Percentile 99 of the lateness.
+    /// Percentile 99.
     pub p99: f64,
-    /// Maximum lateness.
+    /// Maximum.
     pub max: f64,
 }
 
@@ -76,7 +78,7 @@ pub struct PhaseResult {
     /// Requested rate, operations per second over all clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
-    /// Intended starts before the end of the phase that were not reached.
+    /// Operations that had an intended start within the phase but did not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed_arrivals: Option<u64>,
     /// Lateness of clients that had been idle.
@@ -85,8 +87,8 @@ pub struct PhaseResult {
     /// Response time from the intended start (equals the service time in a closed loop).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub latency_us: BTreeMap<String, Latency>,
-    /// Number of responses by the bounds of the classic response-time table: 256 us, 1, 4, 16, 64,
-    /// 256 ms, 1, 4, 16 s, longer.
+    /// Number of responses in each class of the classic response-time table. The upper bounds are
+    /// 256 us, 1, 4, 16, 64, 256 ms, 1, 4, 16 s; the last class has the longer ones.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub response_buckets: BTreeMap<String, Buckets>,
     /// Service time from the actual start.
@@ -98,7 +100,8 @@ pub struct PhaseResult {
     /// CPU in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<CpuSeconds>,
-    /// Voluntary and involuntary switches of all threads of the process, per operation.
+    /// Voluntary and involuntary switches per operation, of all threads of the process and of a
+    /// server's processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_switches_per_op: Option<f64>,
     /// Counts of the processor, under `--profile` if there are counters.
@@ -119,10 +122,11 @@ pub struct PhaseResult {
     /// KiB written within the phase, per operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kb_written_per_op: Option<f64>,
-    /// KiB written within the phase and the settle phase after it, per operation of the phase.
+    /// KiB written within the phase and within the settle phase that works off its backlog, per
+    /// operation of the phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kb_written_per_op_settled: Option<f64>,
-    /// KiB written in the whole phase, from the same source.
+    /// KiB written within the phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kb_written: Option<f64>,
     /// Bytes of keys and values that all clients wrote, background clients included, if the
@@ -135,7 +139,7 @@ pub struct PhaseResult {
     /// Results of the background clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<BackgroundResult>,
-    /// Source of the numbers of reads and writes.
+    /// Source of the numbers of reads and writes: `device NAME` or `process`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_source: Option<String>,
     /// The process's own input and output.
@@ -150,13 +154,13 @@ pub struct PhaseResult {
     /// Whole seconds with less than 10 % of the median throughput.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall_seconds: Option<f64>,
-    /// Longest gap between two completions of any client.
+    /// Longest time in which no client completed an operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_stall_ms: Option<f64>,
     /// Amplification factors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amplification: Option<Amplification>,
-    /// One entry per second.
+    /// Intervals of one second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
     /// The engine's counters at the end of the phase.
@@ -171,7 +175,7 @@ pub struct PhaseResult {
 }
 
 impl PhaseResult {
-    /// Returns true if a mandatory number was not measured.
+    /// Returns true if the mandatory number `name` was not measured.
     pub fn lacks(&self, name: &str) -> bool {
         self.not_measured.iter().any(|lacking| lacking == name)
     }
@@ -206,7 +210,7 @@ pub fn base_name(phase: &str) -> &str {
 /// One second of a phase.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Seconds since the start of the phase, counted from 0.
+    /// Number of the second in the phase, from 0.
     pub second: u64,
     /// Operations that ended in this second.
     pub ops: u64,
@@ -237,10 +241,10 @@ pub struct Interval {
     /// Resident memory at the end of the second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_bytes: Option<u64>,
-    /// KiB read from the source of the phase.
+    /// KiB read, from the phase's [`PhaseResult::io_source`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kb_read: Option<f64>,
-    /// KiB written to the source of the phase.
+    /// KiB written, from the phase's [`PhaseResult::io_source`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kb_written: Option<f64>,
     /// Allocated bytes of the data directory.

@@ -1,6 +1,6 @@
 //! loom models of a table's frames and the cache that evicts them: concurrent misses, hits,
-//! evictions and the drop of the table. The charged bytes are always those of the frames, and a
-//! reader keeps the blocks that it has loaded.
+//! evictions and the drop of the table. They check two claims: the cache charges exactly the bytes
+//! of the installed frames, and a loaded block stays valid while its reader holds it.
 //!
 //! Frames, ring and accounting are the engine's own code. The slot of a block, an `arc_swap` in the
 //! engine, is a mutex here: see `sync::model`. Run with `RUSTFLAGS="--cfg loom" cargo test -p
@@ -24,7 +24,7 @@ fn bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Reads a block like a table: a hit, or a miss that installs it.
+/// Reads a block as a table does: returns the cached block, or installs one after a miss.
 fn read(frames: &Arc<Frames>, at: usize) -> Arc<DecodedBlock> {
     if let Some(found) = &*frames.load(at) {
         return Arc::clone(found);
@@ -37,7 +37,8 @@ fn installed(frames: &Frames) -> u64 {
     frames.slots.iter().filter(present).count() as u64
 }
 
-/// Checks that exactly the installed frames are charged, and a full trim finds every frame.
+/// Checks that exactly the installed frames are charged, and that a trim to 0 bytes evicts all of
+/// them.
 fn check_accounts(cache: &Cache, frames: &Arc<Frames>) {
     assert_eq!(cache.used_bytes(), installed(frames) * bytes());
     cache.set_total(0);

@@ -46,7 +46,8 @@ pub fn conclude(suite: &mut SuiteResult) {
     suite.sweep = Some(sweep);
 }
 
-/// Groups the trials by durability, over all points together.
+/// Groups the trials of all points by durability, or all of them together with `mix`. Leaves out
+/// trials that gave wrong answers and those without durability facts.
 pub fn whole(suite: &SuiteResult, mix: bool) -> Vec<Whole<'_>> {
     let mut found: Vec<Whole<'_>> = Vec::new();
     let usable =
@@ -64,7 +65,7 @@ pub fn whole(suite: &SuiteResult, mix: bool) -> Vec<Whole<'_>> {
     found
 }
 
-/// Groups of one durability, one for each point with trials.
+/// Trials of one durability at all points: one group for each point with trials.
 pub struct Whole<'a> {
     /// Title that the groups share.
     pub title: String,
@@ -73,7 +74,7 @@ pub struct Whole<'a> {
 }
 
 impl Whole<'_> {
-    /// Returns the engines in order.
+    /// Returns the engines in the order of their first trials.
     pub fn engines(&self) -> Vec<String> {
         let mut names = Vec::new();
         for name in self.points.iter().flat_map(Group::engines) {
@@ -84,7 +85,7 @@ impl Whole<'_> {
         names
     }
 
-    /// Returns the phases in order, without the warm-up.
+    /// Returns the phases in the order of their first trials, without the warm-up.
     pub fn phases(&self) -> Vec<String> {
         let mut names = Vec::new();
         for name in self.points.iter().flat_map(Group::phases) {
@@ -95,7 +96,7 @@ impl Whole<'_> {
         names
     }
 
-    /// Returns the group of a value of the sweep.
+    /// Returns the group of a value of the sweep; `None` if no trial has it.
     pub fn point(&self, sweep: &Sweep, value: &str) -> Option<&Group<'_>> {
         let label = format!("{}={value}", sweep.key);
         let mut points = self.points.iter();

@@ -11,7 +11,8 @@ use crate::store::sweep::{Scalability, Sweep};
 /// Average error above which a fit describes its trials badly.
 const ERROR_POOR: f64 = 0.10;
 
-/// Returns the fits of all engines and phases. Empty for a sweep over another setting.
+/// Returns one entry for each engine and phase: its fit, or the reason why there is none. Empty for
+/// a sweep over another setting.
 pub fn fits(sweep: &Sweep, whole: &Whole<'_>) -> Vec<Scalability> {
     if sweep.key != CLIENTS {
         return Vec::new();
@@ -64,7 +65,8 @@ fn of_points(engine: &str, phase: &str, points: &[Point]) -> Scalability {
     found
 }
 
-/// Returns the reason why the trials do not show scalability. `None` if they do.
+/// Returns the reason why the trials cannot be fitted: a given rate, too few or equal numbers of
+/// clients. `None` if they can.
 fn refusal(points: &[Point], different: usize) -> Option<String> {
     if points.iter().any(|point| point.paced) {
         return Some("no fit: throughput is the rate that was asked for".to_string());
