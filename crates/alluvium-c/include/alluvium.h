@@ -560,10 +560,10 @@ typedef struct alluvium_options {
   // Not 0: open the database without changing a byte in its directory; writes give
   // ALLUVIUM_CODE_READ_ONLY.
   uint32_t read_only;
-  // Returns the time in milliseconds since 1970; for tests. It is called from any thread, and the
-  // database trusts its time at once, jumps included. It must stay valid until every handle of
-  // the database is freed. It must neither throw nor jump out, nor call the database. NULL: the
-  // system's clock, checked against the time since the machine's start. After a jump of the
+  // Returns the time in milliseconds since 1970; for tests. It is called from any thread, and
+  // the database trusts its time at once, jumps included. It must stay valid until every handle
+  // of the database is freed. It must neither throw nor jump out, nor call the database. NULL:
+  // the system's clock, checked against the time since the machine's start. After a jump of the
   // system's clock by more than a day, reads use the last confirmed time plus the time since
   // then. The database stores no new time and drops no expired row until both clocks have
   // advanced together for ten minutes.
