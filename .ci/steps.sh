@@ -283,6 +283,24 @@ step_servers() {
     [ -z "$left" ] || missing "a clean exit of the servers of $left"
 }
 
+# Seconds that a step may take on two cores whose caches are warm. More is shown, not an error: machines differ.
+declare -A budgets=(
+    [system]=30 [fmt]=10 [tidy]=15 [formats]=10 [header]=15 [clippy]=120 [test]=700 [sim]=120 [docs]=60 [licenses]=15
+    [fuzz]=90 [browser]=320 [lab-smoke]=180 [kill]=60 [more-engines]=400 [servers]=800
+)
+declare -A taken=()
+
+# Prints the seconds of each step next to its budget.
+show_times() {
+    local name mark
+    printf '\n%-14s %7s %7s\n' step seconds budget
+    for name in "$@"; do
+        mark=
+        [ "${taken[$name]}" -le "${budgets[$name]}" ] || mark='  over budget'
+        printf '%-14s %7s %7s%s\n' "$name" "${taken[$name]}" "${budgets[$name]}" "$mark"
+    done
+}
+
 run_step() {
     local name=$1 started=$SECONDS status
     printf '\n==> %s\n' "$name"
@@ -295,7 +313,8 @@ run_step() {
         printf '\nFAILED: step %s (exit code %s, %s s)\n' "$name" "$status" $((SECONDS - started)) >&2
         exit 1
     fi
-    printf '<== %s: ok, %s s\n' "$name" $((SECONDS - started))
+    taken[$name]=$((SECONDS - started))
+    printf '<== %s: ok, %s s\n' "$name" "${taken[$name]}"
 }
 
 main() {
@@ -308,6 +327,7 @@ main() {
         }
     done
     for name in "${steps[@]}"; do run_step "$name"; done
+    show_times "${steps[@]}"
     printf '\nall steps ok, %s s\n' "$SECONDS"
 }
 
