@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(of(&[(21, 5)]).as_deref(), Some("a link of time 21"));
         assert_eq!(of(&[(20, 5), (9, 1)]).as_deref(), Some("a link of time 9"));
         let newer = of(&[(12, 5), (13, 1), (9, 1)]);
-        assert_eq!(newer.as_deref(), Some("the link (13, 1) behind (12, 5)"));
+        assert_eq!(newer.as_deref(), Some("the link (13, 1) after (12, 5)"));
         assert!(of(&[(12, 5), (12, 5)]).is_some() && of(&[(12, 5), (12, 4)]).is_some());
     }
 

@@ -253,7 +253,7 @@ fn ends_early() -> EngineError {
 
 #[cold]
 pub(super) fn unexpected(server: &str, what: u8) -> EngineError {
-    EngineError::Wrong(format!("{server} unexpected message: {what:#04x}"))
+    EngineError::Wrong(format!("{server} sent an unexpected message: {what:#04x}"))
 }
 
 /// Returns the error for a value that the parameter's type cannot hold.

@@ -153,7 +153,7 @@ fn settings_that_contradict_an_options_file_are_refused() {
     };
     let both = set("block_bytes", "4096");
     assert!(
-        both.contains("rocksdb.block_bytes cannot be set beside"),
+        both.contains("rocksdb.block_bytes cannot be set together"),
         "{both}"
     );
     let cache = set("block_cache", "clock");
