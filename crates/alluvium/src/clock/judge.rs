@@ -119,8 +119,11 @@ impl Judge {
         if self.confirmed_at.is_none() {
             let held_ms = after(self.stored(), reading.boot_ms);
             // Reads are so far ahead of both times only after a wall clock that was ahead and no
-            // longer is.
-            if self.floor_ms > shown_ms.max(held_ms).saturating_add(JUMP_MS) {
+            // longer is. After a jump back they may be less far ahead at the next reading, if time
+            // has passed without one.
+            let was_ahead = self.floor_ms > shown_ms.max(held_ms).saturating_add(JUMP_MS);
+            let is_back = jumped && reading.wall_ms < after(run, reading.boot_ms);
+            if was_ahead || is_back {
                 self.floor_ms = self.confirmed_ms;
             }
         }

@@ -317,6 +317,13 @@ fn a_glitch_before_the_first_confirmation_is_followed_and_over_when_it_is_over()
 }
 
 #[test]
+fn a_jump_back_before_the_first_confirmation_is_followed_also_after_two_days_without_a_reading() {
+    let back = -ms(3 * DAY);
+    let steps = [Wall, Set(back), Pass(2 * DAY + 2 * DAY / 24), Wall, Jump];
+    play("back", 0, &steps);
+}
+
+#[test]
 fn openings_of_less_than_ten_minutes_confirm_nothing() {
     for opening in 0..3 {
         let steps = [Pass(opening * DAY), Wall, Pass(9 * MINUTE), Wall];
