@@ -1,9 +1,8 @@
 //! Forked children: their calls are refused, and they leave the parent's files alone.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use alluvium::{Database, Error, KeyspaceOptions, Options, Result};
+use alluvium::{Database, Error, KeyspaceOptions, Options};
 use alluvium_testkit::fork::in_child;
 
 use super::calls::{first_call_let_through, handles};
@@ -124,29 +123,19 @@ fn resolve(db: &Database) {
 }
 
 #[test]
-fn a_child_may_open_another_database_and_the_parents_after_its_close() {
+fn a_child_does_not_inherit_the_lock_of_the_parents_database() {
     let temp = tempfile::tempdir().expect("a directory");
-    let (mine, childs) = (temp.path().join("a"), temp.path().join("b"));
-    let (db, k) = open(&mine);
+    let (db, k) = open(temp.path());
     k.put(b"a", b"1").expect("put");
-    let used = |dir: &Path| -> Result<()> {
-        let db = Database::open(dir, tiny())?;
-        let k = db.keyspace("k", KeyspaceOptions::default())?;
-        k.put(b"child", b"1")?;
-        db.flush()?;
-        db.close()
+    // Only a refused open: a child of a process with threads must start a program before it opens
+    // a database (see `docs/guide/process.md`).
+    let is_locked = || {
+        let opened = Database::open(temp.path(), tiny());
+        matches!(opened, Err(Error::Locked { .. }))
     };
-    let code = in_child(|| {
-        let own = used(&childs).is_ok();
-        // The parent holds the database; the child does not inherit its lock.
-        let held = matches!(used(&mine), Err(Error::Locked { .. }));
-        i32::from(!(own && held))
-    });
-    assert_eq!(code, 0);
+    assert_eq!(in_child(|| i32::from(!is_locked())), 0);
     db.close().expect("close");
-    assert_eq!(in_child(|| i32::from(used(&mine).is_err())), 0);
     drop((db, k));
-    let (_db, k) = open(&mine);
-    assert_eq!(text(&k, "child").as_deref(), Some("1"));
+    let (_db, k) = open(temp.path());
     assert_eq!(text(&k, "a").as_deref(), Some("1"));
 }
