@@ -283,7 +283,8 @@ step_servers() {
     [ -z "$left" ] || missing "a clean exit of the servers of $left"
 }
 
-# Seconds that a step may take on two cores whose caches are warm. More is shown, not an error: machines differ.
+# Budget of each step in seconds, on two cores with warm caches. A step over its budget is marked but
+# does not fail, because machines differ.
 declare -A budgets=(
     [system]=30 [fmt]=10 [tidy]=15 [formats]=10 [header]=15 [clippy]=120 [test]=700 [sim]=120 [docs]=60 [licenses]=15
     [fuzz]=90 [browser]=320 [lab-smoke]=180 [kill]=60 [more-engines]=400 [servers]=800

@@ -6,7 +6,7 @@
 //! 1. The compaction ends if the database closes or is poisoned.
 //! 2. An idle compaction ends without result if there are new commits.
 //! 3. It lets the flush thread go first while sealed memtables slow writers down.
-//! 4. It runs a more urgent job of another group before it goes on.
+//! 4. It runs a more urgent job of another group before it continues.
 //!
 //! No lock is held at such a moment, so no thread waits for the compaction meanwhile.
 

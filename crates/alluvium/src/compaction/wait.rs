@@ -112,11 +112,11 @@ mod tests {
 
     use super::*;
     use crate::db::{Database, Options};
-    use crate::keyspace::KeyspaceOptions;
+    use crate::keyspace::{Keyspace, KeyspaceOptions};
     use crate::vfs::MemVfs;
 
-    #[test]
-    fn a_compaction_that_found_no_space_is_retried_without_an_event() {
+    /// Opens a database without idle compaction and one row in a keyspace, in a memtable.
+    fn opened() -> (Database, Keyspace) {
         let options = Options {
             idle_after: None,
             ..Options::default()
@@ -124,6 +124,12 @@ mod tests {
         let db = Database::open_on(Arc::new(MemVfs::new()), Path::new("db"), options).unwrap();
         let words = db.keyspace("words", KeyspaceOptions::default()).unwrap();
         words.put(b"a", b"1").unwrap();
+        (db, words)
+    }
+
+    #[test]
+    fn a_compaction_that_found_no_space_is_retried_without_an_event() {
+        let (db, words) = opened();
         db.settle().unwrap();
         // As left by a compaction that fails just when a flush has found space and reported it.
         let group = (words.id(), Vec::new());
@@ -133,13 +139,7 @@ mod tests {
 
     #[test]
     fn two_callers_that_wait_for_a_postponed_compaction_do_not_wake_each_other_in_a_loop() {
-        let options = Options {
-            idle_after: None,
-            ..Options::default()
-        };
-        let db = Database::open_on(Arc::new(MemVfs::new()), Path::new("db"), options).unwrap();
-        let words = db.keyspace("words", KeyspaceOptions::default()).unwrap();
-        words.put(b"a", b"1").unwrap();
+        let (db, words) = opened();
         db.flush().unwrap();
         let jobs = &db.shared().jobs;
         let group = (words.id(), Vec::new());

@@ -1,4 +1,4 @@
-//! Handles that make written records durable while the writer goes on.
+//! Handles that make written records durable while the writer continues.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
