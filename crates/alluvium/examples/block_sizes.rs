@@ -174,7 +174,7 @@ fn measure(name: &str, mut rows: Rows) -> alluvium::Result<()> {
             continue;
         };
         let open = |capacity| {
-            let cache = Arc::new(Cache::new(capacity));
+            let cache = Cache::of_bytes(capacity);
             Table::open(file.clone(), TableId(1), UID, cache)
         };
         let (warm, cold) = (open(1 << 34)?, open(0)?);

@@ -5,15 +5,13 @@
 //! shared: an owner charges the frames that it installs, and the cache asks owners to evict frames,
 //! in CLOCK order, until the total is within the capacity.
 //!
-//! The cache's capacity is the part of the memory budget that other uses leave, so it keeps their
-//! accounts as well: see [`crate::memory`]. A change there only sets a number. Later charges and
-//! [`Cache::trim`] evict, so a thread that fills a memtable evicts only if background trimming has
-//! fallen far behind.
+//! The capacity is the part of the memory budget that other uses leave: see [`crate::memory`]. It
+//! changes at any time; later charges and [`Cache::trim`] evict the frames above it.
 //!
 //! Lock order: the ring's mutex is a leaf. It is taken only on misses, never on a hit, and nothing
 //! is freed under it.
 
-use crate::memory::Use;
+use crate::memory::{MemoryBudget, Reclaim};
 use crate::sync::{Mutex, MutexGuard};
 // Counters that decide about evictions are part of the loom models; the other numbers are hints.
 use crate::sync::atomic::AtomicU64 as DecidingU64;
@@ -49,14 +47,10 @@ pub trait FrameMemory: Any + Send + Sync {
 /// Memory of an evicted frame.
 pub type Evicted = Arc<dyn FrameMemory>;
 
-/// Memory limit for decoded blocks over all tables of a database. Shared by `Arc`.
+/// Decoded blocks of all tables of a database, within a limit. Shared by `Arc`.
 pub struct Cache {
-    /// Maximum bytes of frames and all other uses together.
-    total: AtomicU64,
-    /// Bytes of each other use. Relaxed, as all numbers here: they order nothing.
-    taken: [AtomicU64; Use::ALL.len()],
-    /// Recent maximum of the bytes of all other uses together: see [`Cache::capacity_bytes`].
-    taken_peak: AtomicU64,
+    budget: Arc<MemoryBudget>,
+    /// Bytes of frames. Relaxed: the number orders nothing.
     used: DecidingU64,
     /// Guards the CLOCK order. Every installed frame with a live owner has exactly one entry.
     ring: Mutex<VecDeque<RingEntry>>,
@@ -88,98 +82,33 @@ const EVICTIONS_PER_CHARGE: usize = 8;
 /// Number of frames that [`Cache::trim`] evicts between two releases of the ring's mutex.
 const EVICTIONS_PER_TRIM_STEP: usize = 64;
 
-/// Bytes read into the cache for each byte that it grows back.
-const REGROWTH: u64 = 64;
-
-/// Divisor of the total: excess up to this fraction is left to the background threads.
-const OVERDUE: u64 = 64;
-
-/// Minimum bytes of the cache. Without any cache every read decodes a block, so the memory budget
-/// is exceeded instead.
-pub const CACHE_BYTES_MIN: usize = 1 << 20;
-
 impl Cache {
-    /// Creates a cache that keeps at most `total_bytes` of decoded blocks, minus the bytes of other
-    /// uses.
-    pub fn new(total_bytes: u64) -> Cache {
-        Cache {
-            total: AtomicU64::new(total_bytes),
-            taken: std::array::from_fn(|_| AtomicU64::new(0)),
-            taken_peak: AtomicU64::new(0),
+    /// Creates a cache that takes the memory left by the other uses of a budget.
+    pub fn new(budget: Arc<MemoryBudget>) -> Arc<Cache> {
+        let cache = Arc::new(Cache {
+            budget,
             used: DecidingU64::new(0),
             ring: Mutex::new(VecDeque::new()),
             counters: std::array::from_fn(|_| CachePadded::default()),
-        }
+        });
+        let reclaim: Weak<dyn Reclaim> = Arc::downgrade(&cache) as Weak<dyn Reclaim>;
+        cache.budget.set_cache(reclaim);
+        cache
     }
 
-    /// Returns the current maximum bytes of frames: the bytes that other uses leave, but at least
-    /// [`CACHE_BYTES_MIN`].
-    ///
-    /// Other uses grow and shrink in waves, as memtables fill and are flushed. Evicted frames leave
-    /// holes in the allocator, and other uses cannot fill them: a cache that grew again after each
-    /// wave would make the process larger by a whole wave. So the cache shrinks at once, and grows
-    /// back by a little for each block that is read.
+    /// Creates a cache with a budget of its own, for tables outside of an open database.
+    pub fn of_bytes(total_bytes: u64) -> Arc<Cache> {
+        Cache::new(Arc::new(MemoryBudget::new(total_bytes)))
+    }
+
+    /// Returns the budget whose rest the cache takes.
+    pub fn budget(&self) -> &Arc<MemoryBudget> {
+        &self.budget
+    }
+
+    /// Returns the current maximum bytes of frames.
     pub fn capacity_bytes(&self) -> u64 {
-        let total = self.total.load(Ordering::Relaxed);
-        let least = total.min(CACHE_BYTES_MIN as u64);
-        let peak = self.taken_peak.load(Ordering::Relaxed);
-        total.saturating_sub(peak).max(least)
-    }
-
-    /// Changes the maximum bytes of frames and other uses together. Later charges, or
-    /// [`Cache::trim`], evict the frames above it.
-    pub fn set_total(&self, total_bytes: u64) {
-        self.total.store(total_bytes, Ordering::Relaxed);
-    }
-
-    /// Adds `bytes` to another use.
-    pub fn take(&self, what: Use, bytes: usize) {
-        self.taken[what as usize].fetch_add(bytes as u64, Ordering::Relaxed);
-        self.taken_peak
-            .fetch_max(self.all_taken(), Ordering::Relaxed);
-    }
-
-    /// As [`Cache::take`], for foreground threads: evicts only if background trimming has fallen
-    /// far behind. Then it evicts twice as many bytes as are taken, to catch up: one or two hundred
-    /// blocks for a chunk of a memtable.
-    pub fn take_and_help(&self, what: Use, bytes: usize) {
-        self.take(what, bytes);
-        let late = self.total.load(Ordering::Relaxed) / OVERDUE;
-        if self.used_bytes() > self.capacity_bytes() + late {
-            self.trim_by(2 * bytes as u64);
-        }
-    }
-
-    fn all_taken(&self) -> u64 {
-        self.taken.iter().map(|t| t.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Lets the cache grow at once into the bytes that other uses returned. For the end of the
-    /// waves: the database is idle, or the caller asked it to settle.
-    pub fn forget_peak(&self) {
-        self.taken_peak.store(self.all_taken(), Ordering::Relaxed);
-    }
-
-    /// Lets the cache grow by a little into the bytes that other uses returned, after reading a
-    /// block of `bytes`.
-    fn lower_peak(&self, bytes: u64) {
-        let (peak, taken) = (self.taken_peak.load(Ordering::Relaxed), self.all_taken());
-        // A peak that another thread raises at this moment may be lost until the next
-        // [`Cache::take`].
-        if peak > taken {
-            let lower = peak.saturating_sub(bytes / REGROWTH).max(taken);
-            self.taken_peak.store(lower, Ordering::Relaxed);
-        }
-    }
-
-    /// Subtracts `bytes` from another use.
-    pub fn give_back(&self, what: Use, bytes: usize) {
-        self.taken[what as usize].fetch_sub(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// Returns the current bytes of another use.
-    pub fn taken_bytes(&self, what: Use) -> u64 {
-        self.taken[what as usize].load(Ordering::Relaxed)
+        self.budget.left_for_cache()
     }
 
     /// Evicts frames until the total is within the capacity. For background threads: it may take
@@ -188,9 +117,9 @@ impl Cache {
         self.trim_by(u64::MAX);
     }
 
-    /// As [`Cache::trim`], but stops after about `bytes`: for a thread that has taken as much and
-    /// should not evict for the memory of other threads.
-    pub fn trim_by(&self, bytes: u64) {
+    /// Does the same as [`Cache::trim`], but stops after about `bytes`: for a thread that has taken
+    /// as much and should not evict for the memory of other threads.
+    fn trim_by(&self, bytes: u64) {
         let enough = self.used_bytes().saturating_sub(bytes);
         // Terminates: each step evicts frames, or finds none to evict.
         while !self.is_within() && self.used_bytes() > enough {
@@ -245,7 +174,7 @@ impl Cache {
     /// it.
     pub fn charge(&self, bytes: u64, owner: Weak<dyn FrameOwner>, frame: u32) -> Vec<Evicted> {
         self.used.fetch_add(bytes, Ordering::Relaxed);
-        self.lower_peak(bytes);
+        self.budget.lower_peak(bytes);
         let mut ring = self.ring.lock();
         ring.push_back(RingEntry { owner, frame });
         // Dropped tables leave their entries in the ring. Checking two for each added entry keeps
@@ -306,6 +235,18 @@ impl Cache {
     }
 }
 
+impl Reclaim for Cache {
+    fn reclaim(&self, bytes: u64) {
+        self.trim_by(bytes);
+    }
+
+    fn reclaim_if_late(&self, bytes: u64, late: u64) {
+        if self.used_bytes() > self.capacity_bytes() + late {
+            self.trim_by(bytes);
+        }
+    }
+}
+
 /// Returns the index of the calling thread's shard, below [`COUNTER_SHARDS`].
 pub fn thread_shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -328,6 +269,7 @@ pub fn thread_shard() -> usize {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::memory::Use;
     use std::sync::Arc;
 
     /// Frames of 10 bytes with a use count each.
@@ -366,7 +308,7 @@ mod tests {
     #[test]
     fn unused_frames_go_first_and_the_total_stays_within_the_capacity() {
         let owner = owner(&[3, 0, 3, 0, 3]);
-        let cache = Cache::new(30);
+        let cache = Cache::of_bytes(30);
         for frame in 0..5 {
             cache.charge(10, weak(&owner), frame);
             assert!(cache.used_bytes() <= 30);
@@ -378,11 +320,11 @@ mod tests {
     #[test]
     fn a_lower_capacity_is_reached_by_a_trim_or_by_a_few_charges() {
         let owner = owner(&[0; 200]);
-        let cache = Cache::new(10_000);
+        let cache = Cache::of_bytes(10_000);
         for frame in 0..100 {
             cache.charge(10, weak(&owner), frame);
         }
-        cache.set_total(500);
+        cache.budget.set_total(500);
         assert_eq!(cache.used_bytes(), 1000, "the change itself evicts nothing");
         let evicted = cache.charge(10, weak(&owner), 100);
         assert_eq!(evicted.len(), EVICTIONS_PER_CHARGE);
@@ -390,7 +332,7 @@ mod tests {
             cache.charge(10, weak(&owner), frame);
         }
         assert_eq!(cache.used_bytes(), 500);
-        cache.set_total(25);
+        cache.budget.set_total(25);
         cache.trim();
         assert_eq!(cache.used_bytes(), 20);
     }
@@ -398,18 +340,18 @@ mod tests {
     #[test]
     fn the_cache_regrows_slowly_or_at_once_when_idle() {
         let owner = owner(&[0; 200]);
-        let cache = Cache::new(10 << 20);
-        cache.take(Use::Memtables, 6 << 20);
-        cache.give_back(Use::Memtables, 5 << 20);
+        let cache = Cache::of_bytes(10 << 20);
+        cache.budget.add(Use::Memtables, 6 << 20);
+        cache.budget.subtract(Use::Memtables, 5 << 20);
         assert_eq!(cache.capacity_bytes(), 4 << 20);
         for frame in 0..64 {
             cache.charge(1 << 20, weak(&owner), frame);
             cache.release(1 << 20);
         }
         assert_eq!(cache.capacity_bytes(), 5 << 20, "64 MiB were read");
-        cache.take(Use::Jobs, 1 << 20);
+        cache.budget.add(Use::Jobs, 1 << 20);
         assert_eq!(cache.capacity_bytes(), 5 << 20, "within the last peak");
-        cache.forget_peak();
+        cache.budget.forget_peak();
         assert_eq!(cache.capacity_bytes(), 8 << 20);
     }
 
@@ -417,20 +359,20 @@ mod tests {
     fn foreground_threads_evict_only_if_trimming_is_far_behind() {
         const MIB: usize = 1 << 20;
         let owner = owner(&[0; 20_000]);
-        let cache = Cache::new(16 * MIB as u64);
+        let cache = Cache::of_bytes(16 * MIB as u64);
         for frame in 0..14 {
             cache.charge(MIB as u64, weak(&owner), frame);
         }
-        cache.take_and_help(Use::Memtables, 2 * MIB + MIB / 4);
+        cache.budget.add_and_help(Use::Memtables, 2 * MIB + MIB / 4);
         assert_eq!(cache.used_bytes(), 14 * MIB as u64, "a sixty-fourth late");
         let before = cache.used_bytes();
-        cache.take_and_help(Use::Memtables, MIB);
+        cache.budget.add_and_help(Use::Memtables, MIB);
         assert!(cache.used_bytes() < before);
     }
 
     #[test]
     fn entries_of_dropped_owners_do_not_pile_up() {
-        let cache = Cache::new(u64::MAX);
+        let cache = Cache::of_bytes(u64::MAX);
         for _ in 0..100 {
             let owner = owner(&[0; 50]);
             for frame in 0..50 {

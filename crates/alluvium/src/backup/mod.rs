@@ -46,12 +46,13 @@ use self::contents::{listing_name, sync_dir};
 use self::files::copy_checked;
 use self::listing::{ListedFile, Listing};
 use crate::base::SeqNo;
-use crate::cache::{CACHE_BYTES_MIN, Cache};
+use crate::cache::Cache;
 use crate::db::Database;
 use crate::db::checkpoint::{
     check_target, put_in_place, remove_directory, temporary_name, write_database,
 };
 use crate::error::{Error, Result};
+use crate::memory::CACHE_BYTES_MIN;
 use crate::recovery::absolute;
 use crate::table::{Table, ValueFile, ValuesPart};
 use crate::vfs::{LockGuard, Vfs};
@@ -310,7 +311,7 @@ impl BackupStore {
         let file = files::copy_between(&*db.shared().vfs, &source, &*self.vfs, &temporary, name)?;
         let copy = self.vfs.open_read(&temporary);
         let copy = copy.map_err(|e| Error::io("open", &temporary, e))?;
-        let cache = Arc::new(Cache::new(CACHE_BYTES_MIN as u64));
+        let cache = Cache::of_bytes(CACHE_BYTES_MIN as u64);
         let open_values = |part: &ValuesPart| {
             let name = format!("{:016x}.table", part.uid);
             let path = self.dir.join(TABLES).join(name);

@@ -146,7 +146,7 @@ impl Log {
             })?;
             if let Some((phase, state)) = &request.phase {
                 self.note_phase(*phase, state);
-                self.unresolved.charge(&shared.cache);
+                self.unresolved.charge(&shared.memory.budget);
             }
             self.recent
                 .applied(&shared.validating, self.last_seqno, request);

@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use crate::base::coding::{Decoder, put_bytes};
 use crate::base::{KeyspaceId, SegmentId};
-use crate::cache::Cache;
 use crate::commit::batch::Ops;
 use crate::commit::log::Log;
 use crate::commit::queue::Request;
@@ -27,7 +26,7 @@ use crate::db::poison::Poison;
 use crate::db::shared::Shared;
 use crate::db::store::Store;
 use crate::error::{Error, Result};
-use crate::memory::{Charge, Use};
+use crate::memory::{Charge, MemoryBudget, Use};
 use crate::txn::lock_table::{LockHash, TxnId};
 use crate::version::VersionEdit;
 use crate::wal::RecordKind;
@@ -133,11 +132,11 @@ impl Unresolved {
     }
 
     /// Charges the memory that the prepared transactions take now.
-    pub fn charge(&mut self, cache: &Arc<Cache>) {
+    pub fn charge(&mut self, budget: &Arc<MemoryBudget>) {
         if self.bytes > 0 || self.charge.is_some() {
             let charge = self
                 .charge
-                .get_or_insert_with(|| Charge::new(cache, Use::Prepared));
+                .get_or_insert_with(|| Charge::new(budget, Use::Prepared));
             charge.set(self.bytes);
         }
     }

@@ -6,7 +6,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::{KeyspaceId, TableId};
-use crate::cache::Cache;
 use crate::compaction::debt::is_over_budget;
 use crate::compaction::fold::{FoldCounts, FoldRules};
 use crate::compaction::merge::{Stream, merge};
@@ -15,11 +14,12 @@ use crate::compaction::pick::Work;
 use crate::compaction::separate::ValueInputs;
 use crate::compaction::steps::{Mode, Steps};
 use crate::compaction::survey::{value_usage, victims};
+use crate::db::memory::Memory;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::keyspace::tree::Tree;
-use crate::memory::{Charge, Use};
+use crate::memory::Use;
 use crate::range_deletes::{Fragmenter, RangeDeletes};
 use crate::read_points::DropPoints;
 use crate::table::{SCAN_BYTES, Table};
@@ -177,8 +177,8 @@ impl Job {
     ) -> Result<(Inputs, Compacted)> {
         let group = &version.groups()[index];
         let points = shared.read_points.horizon_points();
-        let cache = &shared.cache;
-        let mut inputs = Sources::upper(version, index, &group.upper, &points, cache)?;
+        let memory = &shared.memory;
+        let mut inputs = Sources::upper(version, index, &group.upper, &points, memory)?;
         let last: Vec<_> = group
             .last
             .iter()
@@ -218,8 +218,8 @@ impl Job {
     ) -> Result<(Inputs, Compacted)> {
         let group = &version.groups()[index];
         let points = shared.read_points.horizon_points();
-        let (upper, cache) = (&group.upper[range.clone()], &shared.cache);
-        let inputs = Sources::upper(version, index, upper, &points, cache)?;
+        let (upper, memory) = (&group.upper[range.clone()], &shared.memory);
+        let inputs = Sources::upper(version, index, upper, &points, memory)?;
         let cuts = Cuts {
             borders: Vec::new(),
             bytes_max: u64::MAX,
@@ -300,7 +300,7 @@ impl Sources {
         index: usize,
         upper: &[Upper],
         points: &DropPoints,
-        cache: &Arc<Cache>,
+        memory: &Memory,
     ) -> Result<Sources> {
         let low = &version.groups()[index].low[..];
         let high = version.high(index);
@@ -309,7 +309,7 @@ impl Sources {
             ranges.add_fragments(own, low, high);
         }
         // Charged while the ranges are cut; the result is charged with the output.
-        let _charge = Charge::of(cache, Use::Jobs, ranges.memory_bytes());
+        let _charge = memory.charge(Use::Jobs, ranges.memory_bytes());
         let mut inputs = Sources {
             streams: Vec::with_capacity(upper.len()),
             ranges: Arc::new(ranges.finish(&points.told_apart())),

@@ -145,7 +145,7 @@ where
     ) -> Output<S, T> {
         debug_assert!(carried.is_empty() || cuts.bytes_max == u64::MAX);
         let (open, finished, last_key) = (None, Vec::new(), Vec::new());
-        let charge = Charge::new(&shared.cache, Use::Jobs);
+        let charge = Charge::new(&shared.memory.budget, Use::Jobs);
         Output {
             charge,
             input_bytes: 0,
@@ -174,7 +174,7 @@ where
         let buffers = self.input_bytes + open + self.separator.memory_bytes();
         self.charge.set(buffers);
         self.uncharged = 0;
-        self.shared.cache.trim();
+        self.shared.memory.cache.trim();
     }
 
     /// Adds the next entry. Keys ascend; the sequence numbers of one key descend.
@@ -315,7 +315,7 @@ where
         let open = |finished: &Finished| {
             let file = self.shared.open_file(&finished.path)?;
             let (id, uid) = (finished.id, finished.summary.uid);
-            let cache = Arc::clone(&self.shared.cache);
+            let cache = Arc::clone(&self.shared.memory.cache);
             let table = Table::open_with(file, id, uid, cache, |part| {
                 let named = files.get(&part.file).filter(|f| f.uid() == part.uid);
                 named.cloned().ok_or_else(|| {

@@ -143,7 +143,7 @@ fn tidy(shared: &Shared) -> Next {
         shared.seal_and_flush();
         None
     } else {
-        shared.cache.forget_peak();
+        shared.memory.budget.forget_peak();
         let job = claim_tidy(shared, visible);
         let mut state = shared.jobs.state.lock();
         // A group that another thread compacts may have more work afterwards.

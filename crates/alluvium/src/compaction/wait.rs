@@ -37,7 +37,7 @@ fn wait_settled(shared: &Shared) -> Result<()> {
             drop(state);
             // The caller may check the free space next.
             shared.removals.wait();
-            shared.cache.forget_peak();
+            shared.memory.budget.forget_peak();
             return Ok(());
         }
         wait_a_moment(shared, &mut state, seen, &mut wakes);

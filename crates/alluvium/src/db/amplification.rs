@@ -266,7 +266,7 @@ pub(super) fn collect(shared: &Shared) -> Amplification {
     let mut keyspaces: Vec<KeyspaceAmplification> = trees.iter().map(of).collect();
     keyspaces.sort_by(|a, b| a.name.cmp(&b.name));
     let reads: u64 = keyspaces.iter().map(|k| k.gets + k.seeks).sum();
-    let (hits, misses) = (shared.cache.hits(), shared.cache.misses());
+    let (hits, misses) = (shared.memory.cache.hits(), shared.memory.cache.misses());
     Amplification {
         keyspaces,
         blocks_per_read: ratio((hits + misses) as f64, reads as f64),

@@ -169,10 +169,10 @@ impl Shared {
             if worth && !flushes.sealed.is_empty() {
                 return Some(flushes.sealed.drain(..).collect());
             }
-            if !trimmed && !self.cache.is_within() {
+            if !trimmed && !self.memory.cache.is_within() {
                 // Memtables have taken memory from the cache. If no client reads, only this thread
                 // trims it.
-                MutexGuard::unlocked(&mut flushes, || self.cache.trim());
+                MutexGuard::unlocked(&mut flushes, || self.memory.cache.trim());
                 trimmed = true;
                 continue;
             }

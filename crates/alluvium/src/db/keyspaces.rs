@@ -274,6 +274,13 @@ fn create(shared: &Shared, log: &mut Log, missing: &[(&str, &KeyspaceOptions)]) 
 fn new_tree(shared: &Shared, id: KeyspaceId, name: &str, options: KeyspaceOptions) -> Arc<Tree> {
     let memtable_bytes = shared.plan().active_bytes;
     let version = Version::empty();
-    let tree = Tree::new(id, name, options, version, memtable_bytes, &shared.cache);
+    let tree = Tree::new(
+        id,
+        name,
+        options,
+        version,
+        memtable_bytes,
+        &shared.memory.budget,
+    );
     Arc::new(tree)
 }

@@ -7,13 +7,25 @@
 //! free for the growth of active memtables.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::cache::{CACHE_BYTES_MIN, Cache};
+use crate::cache::Cache;
 use crate::db::options::{Options, TRANSACTION_BYTES_MAX};
-use crate::db::shared::Shared;
-use crate::keyspace::tree::Tree;
-use crate::memory::Use;
+use crate::error::{Error, Result};
+use crate::memory::{CACHE_BYTES_MIN, CHARGE_STEP, Charge, MemoryBudget, Use};
+
+/// Memory of an open database: the accounts of all uses, the cache, and the plan that divides the
+/// budget.
+pub(crate) struct Memory {
+    pub budget: Arc<MemoryBudget>,
+    pub cache: Arc<Cache>,
+    /// Memory budget in bytes. Relaxed: a thread that reads a stale value uses the old budget once
+    /// more.
+    memory_bytes: AtomicUsize,
+    /// As in [`Options`].
+    memtable_bytes: Option<usize>,
+    transaction_bytes: Option<usize>,
+}
 
 /// Shares of the memory budget, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,18 +69,6 @@ pub struct MemoryUse {
 }
 
 impl MemoryUse {
-    pub(super) fn of(cache: &Cache) -> MemoryUse {
-        MemoryUse {
-            memtable_bytes: cache.taken_bytes(Use::Memtables),
-            cache_bytes: cache.used_bytes(),
-            table_bytes: cache.taken_bytes(Use::Tables),
-            job_bytes: cache.taken_bytes(Use::Jobs),
-            transaction_bytes: cache.taken_bytes(Use::Writes),
-            commit_bytes: cache.taken_bytes(Use::Commits),
-            prepared_bytes: cache.taken_bytes(Use::Prepared),
-        }
-    }
-
     /// Returns the sum of all uses, to be compared with [`Options::memory_bytes`].
     pub fn total(&self) -> u64 {
         self.memtable_bytes
@@ -81,26 +81,29 @@ impl MemoryUse {
     }
 }
 
+/// [`Options::memtable_bytes`] and [`Options::transaction_bytes`].
+type Sizes = (Option<usize>, Option<usize>);
+
 impl MemoryPlan {
     /// Returns the plan of a database without open tables.
     pub fn new(options: &Options) -> MemoryPlan {
-        MemoryPlan::of(options, options.memory_bytes, 0)
+        let sizes = (options.memtable_bytes, options.transaction_bytes);
+        MemoryPlan::of(sizes, options.memory_bytes, 0)
     }
 
     /// Returns the plan with open tables of `table_bytes`. The size of active memtables, and so of
     /// log segments, does not depend on them.
-    fn of(options: &Options, memory_bytes: usize, table_bytes: usize) -> MemoryPlan {
-        let active_bytes = options
-            .memtable_bytes
-            .unwrap_or_else(|| (memory_bytes / 32).clamp(1 << 20, 32 << 20));
+    fn of(sizes: Sizes, memory_bytes: usize, table_bytes: usize) -> MemoryPlan {
+        let (memtable_bytes, transaction_bytes) = sizes;
+        let active_bytes =
+            memtable_bytes.unwrap_or_else(|| (memory_bytes / 32).clamp(1 << 20, 32 << 20));
         let write_bytes = |left: usize| (left / 4).clamp(4 << 20, 512 << 20).max(active_bytes * 4);
         MemoryPlan {
             memory_bytes,
             active_bytes,
             write_bytes: write_bytes(memory_bytes.saturating_sub(table_bytes)),
             flush_bytes: write_bytes(memory_bytes) / 2,
-            transaction_bytes: options
-                .transaction_bytes
+            transaction_bytes: transaction_bytes
                 .unwrap_or(memory_bytes / 4)
                 .min(TRANSACTION_BYTES_MAX),
         }
@@ -149,33 +152,79 @@ impl MemoryPlan {
     }
 }
 
-impl Shared {
+impl Memory {
+    /// Creates the memory of a database with these options, without uses.
+    pub fn new(options: &Options) -> Memory {
+        let total = MemoryPlan::new(options).cache_total_bytes();
+        let budget = Arc::new(MemoryBudget::new(total));
+        Memory {
+            cache: Cache::new(Arc::clone(&budget)),
+            budget,
+            memory_bytes: AtomicUsize::new(options.memory_bytes),
+            memtable_bytes: options.memtable_bytes,
+            transaction_bytes: options.transaction_bytes,
+        }
+    }
+
     /// Returns the current shares of the memory budget.
     pub fn plan(&self) -> MemoryPlan {
         let memory_bytes = self.memory_bytes.load(Ordering::Relaxed);
-        let table_bytes = self.cache.taken_bytes(Use::Tables) as usize;
-        MemoryPlan::of(&self.options, memory_bytes, table_bytes)
+        let table_bytes = self.budget.bytes(Use::Tables) as usize;
+        let sizes = (self.memtable_bytes, self.transaction_bytes);
+        MemoryPlan::of(sizes, memory_bytes, table_bytes)
     }
 
-    /// Changes the memory budget and wakes the threads that wait because of the old one.
-    pub fn set_memory_bytes(&self, memory_bytes: usize) {
+    /// Changes the memory budget and shrinks the cache to it.
+    pub fn set_bytes(&self, memory_bytes: usize) {
         self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
-        let plan = self.plan();
-        for tree in self.catalog.read().values() {
-            tree.set_memtable_bytes(plan.active_bytes);
-        }
-        self.cache.set_total(plan.cache_total_bytes());
-        self.cache.forget_peak();
+        self.budget.set_total(self.plan().cache_total_bytes());
+        self.budget.forget_peak();
         self.cache.trim();
-        self.look_at_flushes();
-        self.jobs.wake();
     }
 
-    /// Returns true if any row is only in memory.
-    pub fn has_memtables(&self) -> bool {
-        let catalog = self.catalog.read();
-        let has_rows = |tree: &Arc<Tree>| tree.load().has_memtable_rows();
-        catalog.values().any(has_rows)
+    /// Charges constant `bytes` until the result is dropped; `None` for less than a step.
+    pub fn charge(&self, what: Use, bytes: usize) -> Option<Charge> {
+        Charge::of(&self.budget, what, bytes)
+    }
+
+    /// Refuses a commit above the limit for one transaction.
+    pub fn check_commit_bytes(&self, bytes: usize) -> Result<()> {
+        let limit = self.plan().transaction_bytes;
+        if bytes > limit {
+            Err(Error::TransactionTooLarge { bytes, limit })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Refuses a write of a transaction that already takes `held` bytes, if open transactions
+    /// together would exceed their limit. Transactions that are too small to be counted are never
+    /// refused.
+    pub fn check_open_transactions(&self, held: usize, more: usize) -> Result<()> {
+        if held < CHARGE_STEP {
+            return Ok(());
+        }
+        let bytes = self.budget.bytes(Use::Writes) as usize + more;
+        let limit = self.plan().open_transactions_bytes();
+        if bytes > limit {
+            Err(Error::TransactionTooLarge { bytes, limit })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Returns the bytes of all uses.
+    pub fn in_use(&self) -> MemoryUse {
+        let bytes = |what| self.budget.bytes(what);
+        MemoryUse {
+            memtable_bytes: bytes(Use::Memtables),
+            cache_bytes: self.cache.used_bytes(),
+            table_bytes: bytes(Use::Tables),
+            job_bytes: bytes(Use::Jobs),
+            transaction_bytes: bytes(Use::Writes),
+            commit_bytes: bytes(Use::Commits),
+            prepared_bytes: bytes(Use::Prepared),
+        }
     }
 }
 
@@ -193,22 +242,22 @@ mod tests {
         });
         assert_eq!(plan.active_bytes, 32 * MIB);
         assert_eq!(plan.flush_bytes, 128 * MIB);
-        let cache = Cache::new(plan.cache_total_bytes());
-        let left = || cache.capacity_bytes() as usize / MIB;
-        cache.take(Use::Memtables, 32 * MIB);
-        cache.take(Use::Tables, 24 * MIB);
+        let budget = MemoryBudget::new(plan.cache_total_bytes());
+        let left = || budget.left_for_cache() as usize / MIB;
+        budget.add(Use::Memtables, 32 * MIB);
+        budget.add(Use::Tables, 24 * MIB);
         assert_eq!(left(), 936);
-        cache.take(Use::Memtables, 128 * MIB);
+        budget.add(Use::Memtables, 128 * MIB);
         assert_eq!(left(), 808);
-        cache.take(Use::Memtables, plan.ceiling_bytes() - 128 * MIB);
+        budget.add(Use::Memtables, plan.ceiling_bytes() - 128 * MIB);
         assert_eq!(left(), 424);
-        cache.take(Use::Tables, 2000 * MIB);
+        budget.add(Use::Tables, 2000 * MIB);
         assert_eq!(left(), CACHE_BYTES_MIN / MIB);
-        let half_for_tables = MemoryPlan::of(&Options::default(), 1024 * MIB, 512 * MIB);
+        let half_for_tables = MemoryPlan::of((None, None), 1024 * MIB, 512 * MIB);
         assert_eq!(half_for_tables.active_bytes, 32 * MIB);
         assert_eq!(half_for_tables.flush_bytes, 128 * MIB);
         assert_eq!(half_for_tables.ceiling_bytes(), 256 * MIB);
-        let full_of_tables = MemoryPlan::of(&Options::default(), 64 * MIB, 80 * MIB);
+        let full_of_tables = MemoryPlan::of((None, None), 64 * MIB, 80 * MIB);
         assert_eq!(full_of_tables.active_bytes, 2 * MIB);
         assert_eq!(full_of_tables.ceiling_bytes(), 16 * MIB);
         let all_for_memtables = MemoryPlan::new(&Options {

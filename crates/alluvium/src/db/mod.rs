@@ -43,7 +43,7 @@ use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::ingest::{BulkLoad, BulkLoadOptions, Ingest};
 use crate::keyspace::Keyspace;
-use crate::memory::{Charge, Use};
+use crate::memory::Use;
 use crate::snapshot::Snapshot;
 use crate::txn::write_set::WriteSet;
 use crate::txn::{Isolation, Transaction, TransactionOptions};
@@ -202,10 +202,10 @@ impl Database {
         let shared = self.shared();
         shared.check_writable()?;
         let durability = shared.durability(options.durability)?;
-        let _charge = Charge::of(&shared.cache, Use::Commits, writes.allocated_bytes());
+        let _charge = shared.memory.charge(Use::Commits, writes.allocated_bytes());
         let payload = encode_payload(writes);
         let bytes = payload.len();
-        shared.check_commit_bytes(bytes)?;
+        shared.memory.check_commit_bytes(bytes)?;
         // Delayed before taking any lock: otherwise other writers would wait for the locks of a
         // delayed writer.
         shared.pay_for(bytes);

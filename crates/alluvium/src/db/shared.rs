@@ -7,7 +7,7 @@ use crate::sync::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use alluvium_mem::process::Process;
@@ -16,7 +16,6 @@ use crate::sync::plain::{Condvar, Mutex, RwLock};
 
 use crate::admission::Admission;
 use crate::base::{KeyspaceId, SeqNo, TableId};
-use crate::cache::Cache;
 use crate::clock::ReadClock;
 use crate::commit::batch::written_rows;
 use crate::commit::packed::pack;
@@ -25,6 +24,7 @@ use crate::commit::{Committer, Done, Log, Request};
 use crate::compaction::Jobs;
 use crate::db::ballast::{Ballast, Taker};
 use crate::db::flush_queue::FlushQueue;
+use crate::db::memory::{Memory, MemoryPlan};
 use crate::db::old_segments::OldSegments;
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
@@ -33,7 +33,7 @@ use crate::db::store::{Store, TableSizes};
 use crate::error::{Error, Result};
 use crate::event::{Event, Events};
 use crate::keyspace::tree::Tree;
-use crate::memory::{CHARGE_STEP, Charge, Use};
+use crate::memory::Use;
 use crate::metrics::Metrics;
 use crate::read_points::ReadPoints;
 use crate::table::open_files::OpenFiles;
@@ -51,14 +51,11 @@ pub(crate) struct Shared {
     pub uid: u64,
     pub vfs: Arc<dyn Vfs>,
     pub options: Options,
-    /// Memory budget in bytes. Relaxed: a thread that reads a stale value uses the old budget once
-    /// more.
-    pub memory_bytes: AtomicUsize,
+    pub memory: Memory,
     pub read_points: Arc<ReadPoints>,
     /// Decides which rows have expired.
     pub clock: Arc<ReadClock>,
     pub row_locks: LockTable,
-    pub cache: Arc<Cache>,
     /// Descriptors of tables and value files.
     pub open_files: Arc<OpenFiles>,
     pub committer: Committer,
@@ -112,7 +109,7 @@ pub(crate) struct Parts {
     pub dir: PathBuf,
     pub vfs: Arc<dyn Vfs>,
     pub options: Options,
-    pub cache: Arc<Cache>,
+    pub memory: Memory,
     pub open_files: Arc<OpenFiles>,
     pub log: Log,
     pub store: Store,
@@ -138,14 +135,13 @@ impl Shared {
         Shared {
             process: Process::current(),
             clock,
-            memory_bytes: AtomicUsize::new(parts.options.memory_bytes),
+            memory: parts.memory,
             row_locks: LockTable::new(crate::version::random_uid()),
             read_points: parts.read_points,
             uid: parts.store.database_uid(),
             dir: parts.dir,
             vfs: Arc::clone(&parts.vfs),
             options: parts.options,
-            cache: parts.cache,
             open_files: parts.open_files,
             committer: Committer::default(),
             validating: Validating::default(),
@@ -270,7 +266,7 @@ impl Shared {
         self.check_space(&request)?;
         // The log writes a copy of the record.
         let copies = 2 * request.record().1.len();
-        let _charge = Charge::of(&self.cache, Use::Commits, copies);
+        let _charge = self.memory.charge(Use::Commits, copies);
         let sync = request.durability == Durability::Sync;
         let request = Arc::new(request);
         self.metrics.timed_commit(sync, || self.queue(&request))
@@ -316,30 +312,27 @@ impl Shared {
         self.durable_seqno.load(Ordering::Acquire)
     }
 
-    /// Refuses a commit above the limit for one transaction.
-    pub fn check_commit_bytes(&self, bytes: usize) -> Result<()> {
-        let limit = self.plan().transaction_bytes;
-        if bytes > limit {
-            Err(Error::TransactionTooLarge { bytes, limit })
-        } else {
-            Ok(())
-        }
+    /// Returns the current shares of the memory budget.
+    pub fn plan(&self) -> MemoryPlan {
+        self.memory.plan()
     }
 
-    /// Refuses a write of a transaction that already takes `held` bytes, if open transactions
-    /// together would exceed their limit. Transactions that are too small to be counted are never
-    /// refused.
-    pub fn check_open_transactions(&self, held: usize, more: usize) -> Result<()> {
-        if held < CHARGE_STEP {
-            return Ok(());
+    /// Changes the memory budget and wakes the threads that wait because of the old one.
+    pub fn set_memory_bytes(&self, memory_bytes: usize) {
+        self.memory.set_bytes(memory_bytes);
+        let active_bytes = self.plan().active_bytes;
+        for tree in self.catalog.read().values() {
+            tree.set_memtable_bytes(active_bytes);
         }
-        let bytes = self.cache.taken_bytes(Use::Writes) as usize + more;
-        let limit = self.plan().open_transactions_bytes();
-        if bytes > limit {
-            Err(Error::TransactionTooLarge { bytes, limit })
-        } else {
-            Ok(())
-        }
+        self.look_at_flushes();
+        self.jobs.wake();
+    }
+
+    /// Returns true if any row is only in memory.
+    pub fn has_memtables(&self) -> bool {
+        let catalog = self.catalog.read();
+        let has_rows = |tree: &Arc<Tree>| tree.load().has_memtable_rows();
+        catalog.values().any(has_rows)
     }
 
     /// Makes the names in the database directory durable. A failure poisons: the kernel may have
@@ -448,7 +441,7 @@ impl Shared {
     /// Takes the row locks of the prepared transactions that recovery found.
     pub fn lock_prepared(&self) {
         let mut log = self.log.lock();
-        log.unresolved.charge(&self.cache);
+        log.unresolved.charge(&self.memory.budget);
         log.unresolved.lock_all(|state| {
             state.owner = self.next_txn();
             let mut locks = Vec::new();

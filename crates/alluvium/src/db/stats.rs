@@ -141,11 +141,11 @@ pub(super) fn collect(shared: &Shared) -> Stats {
     let metrics = &shared.metrics;
     Stats {
         keyspaces,
-        memory: MemoryUse::of(&shared.cache),
+        memory: shared.memory.in_use(),
         sealed_bytes: shared.sealed_bytes() as u64,
-        cache_used_bytes: shared.cache.used_bytes(),
-        cache_hits: shared.cache.hits(),
-        cache_misses: shared.cache.misses(),
+        cache_used_bytes: shared.memory.cache.used_bytes(),
+        cache_hits: shared.memory.cache.hits(),
+        cache_misses: shared.memory.cache.misses(),
         flushes: metrics.flushes.get(),
         compactions: metrics.compactions.get(),
         table_bytes_written: metrics.table_bytes_written.get(),

@@ -51,7 +51,7 @@ pub(crate) fn run(shared: &Shared) {
 fn flush_what_comes(shared: &Shared) {
     while let Some(generations) = shared.next_flush() {
         // Sealed memtables took memory from the cache, and there may be no reader that trims it.
-        shared.cache.trim();
+        shared.memory.cache.trim();
         let memtable_bytes = generations.iter().map(|g| g.bytes as u64).sum();
         shared.events.tell(|| Event::FlushBegin { memtable_bytes });
         let began = Instant::now();
@@ -208,7 +208,7 @@ struct Writer<'a> {
 impl<'a> Writer<'a> {
     fn new(shared: &'a Shared, tree: &'a Tree, memtables: &'a [Arc<TreeMemtable>]) -> Writer<'a> {
         let points = shared.read_points.horizon_points();
-        let mut charge = Charge::new(&shared.cache, Use::Jobs);
+        let mut charge = Charge::new(&shared.memory.budget, Use::Jobs);
         let ranges = range_deletes(memtables, &points, &mut charge);
         charge.set(ranges.memory_bytes());
         Writer {

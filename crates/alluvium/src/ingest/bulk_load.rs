@@ -123,7 +123,7 @@ impl BulkLoad {
         let half = db.shared().plan().memory_bytes / 2;
         let memory_bytes = options.memory_bytes.min(half);
         Ok(BulkLoad {
-            charge: Charge::new(&db.shared().cache, Use::Jobs),
+            charge: Charge::new(&db.shared().memory.budget, Use::Jobs),
             db,
             options: BulkLoadOptions {
                 memory_bytes,

@@ -26,7 +26,7 @@ fn table(vfs: &MemVfs, id: u64, seqno: SeqNo, keys: &[&str]) -> Arc<Table> {
             .unwrap();
     }
     builder.finish().unwrap();
-    let cache = Arc::new(Cache::new(1 << 20));
+    let cache = Cache::of_bytes(1 << 20);
     Table::open(vfs.open_read(&path).unwrap(), TableId(id), id, cache).unwrap()
 }
 
@@ -52,7 +52,7 @@ fn tree(groups: Vec<Arc<Group>>) -> Arc<Tree> {
         options,
         Version::new(groups),
         1 << 16,
-        &Arc::new(Cache::new(1 << 20)),
+        Cache::of_bytes(1 << 20).budget(),
     ))
 }
 

@@ -36,8 +36,7 @@ use crossbeam_utils::CachePadded;
 use std::sync::Arc;
 
 use crate::base::SeqNo;
-use crate::cache::Cache;
-use crate::memory::{Charge, Use};
+use crate::memory::{Charge, MemoryBudget, Use};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use intervals::{Interval, Intervals};
@@ -84,10 +83,10 @@ pub(crate) enum Reach {
 pub(crate) struct Announced(u64);
 
 impl DeadSpace {
-    /// Creates an empty set of intervals that charges its memory to `cache`.
-    pub fn new(cache: &Arc<Cache>) -> DeadSpace {
+    /// Creates an empty set of intervals that charges its memory to `budget`.
+    pub fn new(budget: &Arc<MemoryBudget>) -> DeadSpace {
         DeadSpace {
-            charge: Some(Mutex::new(Charge::new(cache, Use::Tables))),
+            charge: Some(Mutex::new(Charge::new(budget, Use::Tables))),
             ..DeadSpace::default()
         }
     }

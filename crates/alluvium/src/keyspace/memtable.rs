@@ -11,8 +11,7 @@ use alluvium_mem::{Entry, Memtable, MemtableOptions};
 use arc_swap::ArcSwapOption;
 
 use crate::base::SeqNo;
-use crate::cache::Cache;
-use crate::memory::Use;
+use crate::memory::{MemoryBudget, Use};
 use crate::range_deletes::{KeyRange, RangeHistory};
 
 /// Rows and range deletes of one generation, charged to the memory budget.
@@ -26,17 +25,17 @@ pub(crate) struct TreeMemtable {
     ranges: ArcSwapOption<RangeHistory>,
     /// Account of the memory of rows and range deletes, and the bytes charged there. Relaxed:
     /// written by the commit leader alone.
-    cache: Arc<Cache>,
+    budget: Arc<MemoryBudget>,
     charged: AtomicUsize,
 }
 
 impl TreeMemtable {
-    pub fn new(options: &MemtableOptions, cache: &Arc<Cache>) -> TreeMemtable {
+    pub fn new(options: &MemtableOptions, budget: &Arc<MemoryBudget>) -> TreeMemtable {
         let memtable = TreeMemtable {
             rows: Arc::new(Memtable::new(options)),
             has_ranges: AtomicBool::new(false),
             ranges: ArcSwapOption::empty(),
-            cache: Arc::clone(cache),
+            budget: Arc::clone(budget),
             charged: AtomicUsize::new(0),
         };
         memtable.charge();
@@ -53,9 +52,9 @@ impl TreeMemtable {
         }
         self.charged.store(bytes, Ordering::Relaxed);
         match bytes.checked_sub(before) {
-            Some(more) => self.cache.take_and_help(Use::Memtables, more),
+            Some(more) => self.budget.add_and_help(Use::Memtables, more),
             // Joined range deletes may take less memory.
-            None => self.cache.give_back(Use::Memtables, before - bytes),
+            None => self.budget.subtract(Use::Memtables, before - bytes),
         }
     }
 
@@ -146,7 +145,7 @@ impl TreeMemtable {
 
 impl Drop for TreeMemtable {
     fn drop(&mut self) {
-        self.cache
-            .give_back(Use::Memtables, *self.charged.get_mut());
+        self.budget
+            .subtract(Use::Memtables, *self.charged.get_mut());
     }
 }

@@ -13,7 +13,6 @@ use alluvium_mem::{Memtable, MemtableOptions};
 use arc_swap::ArcSwap;
 
 use crate::base::{KeyspaceId, SeqNo, ValueKind, checksum};
-use crate::cache::Cache;
 use crate::clock::ReadClock;
 use crate::compaction::retire::{CompactionFilter, Retire};
 use crate::error::{Error, Result};
@@ -22,7 +21,7 @@ use crate::keyspace::found::FoundIn;
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::options::KeyspaceOptions;
 use crate::keyspace::resting::OpenCursors;
-use crate::memory::Use;
+use crate::memory::{MemoryBudget, Use};
 use crate::metrics::TreeCounters;
 use crate::table::{BlockEntry, Lookup, OnMiss, Table, ValueFiles};
 use crate::version::group::Version;
@@ -72,8 +71,8 @@ pub(crate) struct Tree {
     memtable_bytes: AtomicUsize,
     /// Bytes of the last sealed memtable; 0 before the first. Relaxed: a hint.
     sealed_bytes: AtomicUsize,
-    /// Account that memtables are charged to.
-    cache: Arc<Cache>,
+    /// Memory budget that memtables are charged to.
+    budget: Arc<MemoryBudget>,
 }
 
 /// Memory of a keyspace without rows and tables: this tree and its entries in the lists of
@@ -82,7 +81,7 @@ const OVERHEAD_BYTES: usize = 1792;
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        self.cache.give_back(Use::Tables, OVERHEAD_BYTES);
+        self.budget.subtract(Use::Tables, OVERHEAD_BYTES);
     }
 }
 
@@ -93,9 +92,9 @@ impl Tree {
         options: KeyspaceOptions,
         version: Version,
         memtable_bytes: usize,
-        cache: &Arc<Cache>,
+        budget: &Arc<MemoryBudget>,
     ) -> Tree {
-        cache.take(Use::Tables, OVERHEAD_BYTES);
+        budget.add(Use::Tables, OVERHEAD_BYTES);
         let state = TreeState {
             active: None,
             sealed: Vec::new(),
@@ -113,11 +112,11 @@ impl Tree {
             publications: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
             cursors: OpenCursors::default(),
-            dead: DeadSpace::new(cache),
+            dead: DeadSpace::new(budget),
             filter: Mutex::new(None),
             memtable_bytes: AtomicUsize::new(memtable_bytes),
             sealed_bytes: AtomicUsize::new(0),
-            cache: Arc::clone(cache),
+            budget: Arc::clone(budget),
         }
     }
 
@@ -224,7 +223,7 @@ impl Tree {
         let written = self.sealed_bytes.load(Ordering::Relaxed);
         let most = self.memtable_bytes.load(Ordering::Relaxed);
         let expected = expected_bytes(written, most, keyspaces);
-        let fresh = Arc::new(new_memtable(&self.options.load(), expected, &self.cache));
+        let fresh = Arc::new(new_memtable(&self.options.load(), expected, &self.budget));
         let bytes = fresh.memory_bytes();
         self.change(|state| state.active = Some(fresh));
         bytes
@@ -254,13 +253,17 @@ fn expected_bytes(written: usize, most: usize, keyspaces: usize) -> usize {
     }
 }
 
-fn new_memtable(options: &KeyspaceOptions, bytes: usize, cache: &Arc<Cache>) -> TreeMemtable {
+fn new_memtable(
+    options: &KeyspaceOptions,
+    bytes: usize,
+    budget: &Arc<MemoryBudget>,
+) -> TreeMemtable {
     let options = MemtableOptions {
         expected_bytes: bytes,
         prefix_bytes: options.prefix_filter_bytes,
         ..MemtableOptions::default()
     };
-    TreeMemtable::new(&options, cache)
+    TreeMemtable::new(&options, budget)
 }
 
 impl TreeState {

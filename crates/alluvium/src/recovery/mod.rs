@@ -24,7 +24,7 @@ use crate::cache::Cache;
 use crate::commit::packed::unpack;
 use crate::commit::{Log, SealedGeneration, SealedLog};
 use crate::db::ballast;
-use crate::db::memory::MemoryPlan;
+use crate::db::memory::{Memory, MemoryPlan};
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
 use crate::db::shared::Parts;
@@ -32,6 +32,7 @@ use crate::db::store::Store;
 use crate::error::{Error, LockHolder, Result};
 use crate::keyspace::options::KeyspaceOptions;
 use crate::keyspace::tree::Tree;
+use crate::memory::MemoryBudget;
 use crate::read_points::ReadPoints;
 use crate::table::open_files::{self, OpenFiles};
 use crate::table::{Table, ValueFile, ValueFiles, ValuesPart};
@@ -64,9 +65,9 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     let state = manifest.state();
     numbers::check_manifest(dir, state)?;
     let listed = list(&**vfs, dir)?;
-    let cache = Arc::new(Cache::new(MemoryPlan::new(&options).cache_total_bytes()));
+    let memory = Memory::new(&options);
     let open_files = OpenFiles::new(Arc::clone(vfs), open_files_max(&options, lock.is_some()));
-    let tables = open_tables(&open_files, &**vfs, dir, state, &cache)?;
+    let tables = open_tables(&open_files, &**vfs, dir, state, &memory.cache)?;
     let aside = dir.join(UNREFERENCED);
     let old = if exists(&**vfs, &aside)? {
         list(&**vfs, &aside)?
@@ -79,7 +80,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     }
     let next_table = first_free_table(state, listed.iter().chain(&old));
     let mut store = Store::new(manifest, tables);
-    let trees = open_trees(&store, dir, &options, &cache)?;
+    let trees = open_trees(&store, dir, &options, &memory.budget)?;
     // Starts at 0: a generation sealed by replay must end at the last replayed commit, even if the
     // manifest records a newer one.
     let mut log = Log::new(None, 0, trees.clone());
@@ -107,7 +108,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
         dir,
         vfs: Arc::clone(vfs),
         options,
-        cache,
+        memory,
         open_files,
         log,
         store,
@@ -409,7 +410,7 @@ fn open_trees(
     store: &Store,
     dir: &Path,
     options: &Options,
-    cache: &Arc<Cache>,
+    budget: &Arc<MemoryBudget>,
 ) -> Result<HashMap<KeyspaceId, Arc<Tree>>> {
     let memtable_bytes = MemoryPlan::new(options).active_bytes;
     let mut trees = HashMap::default();
@@ -425,7 +426,7 @@ fn open_trees(
             )
         })?;
         let version = store.version(id);
-        let tree = Tree::new(id, &keyspace.name, decoded, version, memtable_bytes, cache);
+        let tree = Tree::new(id, &keyspace.name, decoded, version, memtable_bytes, budget);
         trees.insert(id, Arc::new(tree));
     }
     Ok(trees)

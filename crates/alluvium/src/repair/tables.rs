@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use super::{LostRange, RepairReport};
 use crate::base::{KeyspaceId, TableId, ValueFileId, ValueKind};
-use crate::cache::{CACHE_BYTES_MIN, Cache};
+use crate::cache::Cache;
 use crate::compaction::output::{record as record_of, table_options};
 use crate::error::{Error, Result};
 use crate::keyspace::expiry::{NEVER, expires_at};
 use crate::keyspace::options::KeyspaceOptions;
+use crate::memory::CACHE_BYTES_MIN;
 use crate::range_deletes::RangeDeletes;
 use crate::recovery::check_record;
 use crate::table::{
@@ -190,7 +191,7 @@ impl Saver<'_> {
 
     fn open_table(&self, dir: &Path, record: &TableRecord) -> Result<Arc<Table>> {
         let path = dir.join(record.id.to_string());
-        let cache = Arc::new(Cache::new(CACHE_BYTES_MIN as u64));
+        let cache = Cache::of_bytes(CACHE_BYTES_MIN as u64);
         let open_values = |part: &ValuesPart| ValueFile::open_in(self.vfs, dir, part);
         let file = self.open(&path)?;
         let table = Table::open_with(file, record.id, record.uid, cache, open_values)?;

@@ -43,7 +43,7 @@ pub struct Table {
     /// See [`Table::raise_seqnos`]. Relaxed: set before the table is published, and publication
     /// orders it.
     seqno_floor: AtomicU64,
-    /// Cache to which `charged_bytes` are charged for the resident parts.
+    /// Cache of the blocks. `charged_bytes` are charged to its budget for the resident parts.
     cache: Arc<Cache>,
     charged_bytes: usize,
 }
@@ -139,7 +139,7 @@ impl Table {
             charged_bytes: 0,
         };
         table.charged_bytes = table.resident_bytes();
-        table.cache.take(Use::Tables, table.charged_bytes);
+        table.cache.budget().add(Use::Tables, table.charged_bytes);
         Ok(Arc::new(table))
     }
 
@@ -379,7 +379,9 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        self.cache.give_back(Use::Tables, self.charged_bytes);
+        self.cache
+            .budget()
+            .subtract(Use::Tables, self.charged_bytes);
     }
 }
 

@@ -70,7 +70,7 @@ impl Transaction {
         }
         let payload = encode_payload(&writes);
         // Each write was checked; a deleted prefix may have become slightly longer as a range.
-        self.shared().check_commit_bytes(payload.len())?;
+        self.shared().memory.check_commit_bytes(payload.len())?;
         Ok(Some(payload))
     }
 

@@ -9,14 +9,13 @@ use alluvium_mem::process::Owned;
 use crate::sync::plain::Mutex;
 
 use crate::base::{SeqNo, ValueKind};
-use crate::cache::Cache;
 use crate::clock::HeldTime;
 use crate::db::shared::Shared;
 use crate::db::{Database, Durability};
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, CursorOptions};
 use crate::keyspace::{FoundIn, Keyspace, Tree};
-use crate::memory::{CHARGE_STEP, Charge, Use};
+use crate::memory::{CHARGE_STEP, Charge, MemoryBudget, Use};
 use crate::read_points::ReadPoint;
 use crate::table::PinnedValue;
 use crate::txn::lock_table::{Granted, LockCancel, LockHash, LockMode, LockWait, TxnId};
@@ -130,12 +129,12 @@ impl Held {
     }
 
     /// Charges the memory of writes and locks. Most transactions are too small to be charged.
-    pub(super) fn charge(&mut self, cache: &Arc<Cache>) {
+    pub(super) fn charge(&mut self, budget: &Arc<MemoryBudget>) {
         let bytes = self.bytes();
         if self.charge.is_some() || bytes >= CHARGE_STEP {
             let charge = self
                 .charge
-                .get_or_insert_with(|| Charge::new(cache, Use::Writes));
+                .get_or_insert_with(|| Charge::new(budget, Use::Writes));
             charge.set(bytes);
         }
     }
@@ -299,7 +298,7 @@ impl Transaction {
         {
             let mut held = self.state.held.lock();
             held.locks.push(hash);
-            held.charge(&shared.cache);
+            held.charge(&shared.memory.budget);
         }
         let Some(point) = self
             .state

@@ -164,8 +164,8 @@ impl Transaction {
         let writes = self.state.writes.lock().memory_bytes();
         let write = key.len() + value.len() + WRITE_OVERHEAD;
         let shared = self.shared();
-        shared.check_commit_bytes(writes + write)?;
-        shared.check_open_transactions(writes, write)
+        shared.memory.check_commit_bytes(writes + write)?;
+        shared.memory.check_open_transactions(writes, write)
     }
 
     fn add_write(&self, keyspace: &Keyspace, key: &[u8], kind: ValueKind, value: &[u8]) {
@@ -184,7 +184,7 @@ impl Transaction {
         change(&mut writes);
         held.write_bytes = writes.allocated_bytes();
         drop(writes);
-        held.charge(&self.shared().cache);
+        held.charge(&self.shared().memory.budget);
     }
 
     /// Frees the memory of the writes after they were encoded for their commit. If a cursor is
@@ -194,7 +194,7 @@ impl Transaction {
             *self.state.writes.lock() = WriteSet::new();
             let mut held = self.state.held.lock();
             held.write_bytes = 0;
-            held.charge(&self.shared().cache);
+            held.charge(&self.shared().memory.budget);
         }
     }
 }

@@ -19,13 +19,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
-use crate::cache::{CACHE_BYTES_MIN, Cache};
+use crate::cache::Cache;
 use crate::commit::batch::Ops;
 use crate::commit::packed::unpack;
 use crate::commit::prepared;
 use crate::db::Database;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
+use crate::memory::CACHE_BYTES_MIN;
 use crate::recovery::{check_record, records};
 use crate::table::{Table, ValueFile, ValuesPart};
 use crate::version::{Manifest, ManifestState, TableRecord};
@@ -211,7 +212,7 @@ fn check_table(
     let file = shared.vfs.open_read(&path);
     let file = file.map_err(|e| Error::io("open", &path, e))?;
     // Opened again: the data in memory was correct when it was read.
-    let cache = Arc::new(Cache::new(CACHE_BYTES_MIN as u64));
+    let cache = Cache::of_bytes(CACHE_BYTES_MIN as u64);
     let open_values = |part: &ValuesPart| ValueFile::open_in(&*shared.vfs, &shared.dir, part);
     let table = Table::open_with(file, record.id, record.uid, cache, open_values)?;
     check_record(&path, record, &table)?;

@@ -92,7 +92,7 @@ fn value_files(dir: &Path, state: &ManifestState) -> Result<BTreeMap<String, Val
     let mut parts: BTreeMap<String, ValuesPart> = BTreeMap::new();
     let mut done = BTreeSet::new();
     // No blocks are read, so a minimal cache suffices.
-    let cache = Arc::new(Cache::new(1 << 20));
+    let cache = Cache::of_bytes(1 << 20);
     let groups = state.keyspaces.values().flat_map(|k| k.groups.values());
     for record in groups.flat_map(records) {
         if !done.insert(record.id) {

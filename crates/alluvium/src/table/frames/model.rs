@@ -41,7 +41,7 @@ fn installed(frames: &Frames) -> u64 {
 /// them.
 fn check_accounts(cache: &Cache, frames: &Arc<Frames>) {
     assert_eq!(cache.used_bytes(), installed(frames) * bytes());
-    cache.set_total(0);
+    cache.budget().set_total(0);
     cache.trim();
     assert_eq!(
         (cache.used_bytes(), installed(frames)),
@@ -53,7 +53,7 @@ fn check_accounts(cache: &Cache, frames: &Arc<Frames>) {
 #[test]
 fn model_of_two_misses_of_one_block_one_is_charged() {
     bounded(3, || {
-        let cache = Arc::new(Cache::new(10 * bytes()));
+        let cache = Cache::of_bytes(10 * bytes());
         let frames = Frames::new(Arc::clone(&cache), 1);
         let other = {
             let frames = Arc::clone(&frames);
@@ -69,7 +69,7 @@ fn model_of_two_misses_of_one_block_one_is_charged() {
 #[test]
 fn model_misses_that_push_each_other_out_leave_the_accounts_right() {
     bounded(3, || {
-        let cache = Arc::new(Cache::new(bytes()));
+        let cache = Cache::of_bytes(bytes());
         let frames = Frames::new(Arc::clone(&cache), 2);
         let other = {
             let frames = Arc::clone(&frames);
@@ -88,15 +88,15 @@ fn model_misses_that_push_each_other_out_leave_the_accounts_right() {
 #[test]
 fn model_a_trim_concurrent_with_reads_leaves_their_blocks_valid() {
     bounded(3, || {
-        let cache = Arc::new(Cache::new(10 * bytes()));
+        let cache = Cache::of_bytes(10 * bytes());
         let frames = Frames::new(Arc::clone(&cache), 1);
         read(&frames, 0);
         let trimmer = {
             let cache = Arc::clone(&cache);
             thread::spawn(move || {
-                cache.set_total(0);
+                cache.budget().set_total(0);
                 cache.trim();
-                cache.set_total(10 * bytes());
+                cache.budget().set_total(10 * bytes());
             })
         };
         let held = read(&frames, 0);
@@ -109,14 +109,14 @@ fn model_a_trim_concurrent_with_reads_leaves_their_blocks_valid() {
 #[test]
 fn model_a_table_dropped_during_an_eviction_releases_its_bytes_once() {
     bounded(3, || {
-        let cache = Arc::new(Cache::new(10 * bytes()));
+        let cache = Cache::of_bytes(10 * bytes());
         let frames = Frames::new(Arc::clone(&cache), 2);
         read(&frames, 0);
         read(&frames, 1);
         let trimmer = {
             let cache = Arc::clone(&cache);
             thread::spawn(move || {
-                cache.set_total(bytes());
+                cache.budget().set_total(bytes());
                 cache.trim();
             })
         };

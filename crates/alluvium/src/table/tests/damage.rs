@@ -83,7 +83,7 @@ fn a_file_cut_at_any_length_does_not_open() {
 #[test]
 fn a_file_with_another_uid_does_not_open() {
     let (_, bytes) = sample();
-    let cache = Arc::new(Cache::new(0));
+    let cache = Cache::of_bytes(0);
     let opened = Table::open(MemFile::new(bytes), TableId(17), UID + 1, cache).map(|_| ());
     assert!(matches!(
         opened,

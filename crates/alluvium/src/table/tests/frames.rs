@@ -12,7 +12,7 @@ fn rows(n: u32) -> Vec<Entry> {
 fn a_tiny_cache_gives_the_same_answers_and_stays_within_its_capacity() {
     let entries = rows(5000);
     let capacity = 24 << 10;
-    let cache = Arc::new(Cache::new(capacity));
+    let cache = Cache::of_bytes(capacity);
     let table = open_with(build(&entries, &options(8 << 10, Codec::Lz4)), &cache).expect("opens");
     assert!(table.blocks() > 20);
     let mut random = Random::new(5);
@@ -28,7 +28,7 @@ fn a_tiny_cache_gives_the_same_answers_and_stays_within_its_capacity() {
 #[test]
 fn a_block_is_read_once_while_it_fits_and_scans_leave_the_cache_alone() {
     let entries = rows(5000);
-    let cache = Arc::new(Cache::new(64 << 20));
+    let cache = Cache::of_bytes(64 << 20);
     let table = open_with(build(&entries, &options(8 << 10, Codec::Lz4)), &cache).expect("opens");
     assert_eq!(scan(&table, None, None).expect("readable"), entries);
     table.verify().expect("right");
@@ -43,7 +43,7 @@ fn a_block_is_read_once_while_it_fits_and_scans_leave_the_cache_alone() {
 
 #[test]
 fn a_dropped_table_gives_its_frames_back() {
-    let cache = Arc::new(Cache::new(64 << 20));
+    let cache = Cache::of_bytes(64 << 20);
     let bytes = build(&rows(5000), &options(8 << 10, Codec::Lz4));
     let table = open_with(bytes.clone(), &cache).expect("opens");
     let other = open_with(bytes, &cache).expect("opens");
@@ -60,19 +60,19 @@ fn a_dropped_table_gives_its_frames_back() {
 
 #[test]
 fn a_pinned_value_outlives_table_and_cache() {
-    let cache = Arc::new(Cache::new(1 << 20));
+    let cache = Cache::of_bytes(1 << 20);
     let entries = rows(100);
     let table = open_with(build(&entries, &options(8 << 10, Codec::Lz4)), &cache).expect("opens");
     let key = &entries[42].key;
     let found = table.get(key, key_hash(key), 0).expect("readable");
-    cache.set_total(0);
+    cache.budget().set_total(0);
     drop(table);
     assert_eq!(found.map(|f| f.value.to_vec()), Some(vec![42; 100]));
 }
 
 #[test]
 fn threads_that_miss_the_same_blocks_agree_and_charge_each_once() {
-    let cache = Arc::new(Cache::new(64 << 20));
+    let cache = Cache::of_bytes(64 << 20);
     let entries = rows(3000);
     let table = open_with(build(&entries, &options(8 << 10, Codec::Zstd)), &cache).expect("opens");
     std::thread::scope(|scope| {
@@ -85,7 +85,7 @@ fn threads_that_miss_the_same_blocks_agree_and_charge_each_once() {
         }
     });
     let used = cache.used_bytes();
-    cache.set_total(0);
+    cache.budget().set_total(0);
     cache.trim();
     assert_eq!(cache.used_bytes(), 0, "of {used}");
 }

@@ -132,7 +132,7 @@ pub(super) fn open_with(bytes: Vec<u8>, cache: &Arc<Cache>) -> Result<Arc<Table>
 }
 
 pub(super) fn open(bytes: Vec<u8>) -> Result<Arc<Table>> {
-    open_with(bytes, &Arc::new(Cache::new(1 << 30)))
+    open_with(bytes, &Cache::of_bytes(1 << 30))
 }
 
 /// Returns all entries that a scan shows.

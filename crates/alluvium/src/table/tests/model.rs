@@ -77,7 +77,7 @@ fn random_table(random: &mut Random, model: &Model) -> Arc<Table> {
     options.filter.prefix = Some(PrefixFilter { bytes: 5, bits: 10 });
     // Some cases run with a cache that holds about two blocks.
     let capacity = [4 << 10, 1 << 20][random.below(2) as usize];
-    let cache = Arc::new(Cache::new(capacity));
+    let cache = Cache::of_bytes(capacity);
     open_with(build(&entries, &options), &cache).expect("a fresh table opens")
 }
 
