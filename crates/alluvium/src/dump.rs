@@ -8,9 +8,9 @@
 use std::path::Path;
 
 use crate::base::{KeyspaceId, SegmentId, SeqNo, ValueFileId, ValueKind};
-use crate::commit::batch::Ops;
 use crate::commit::marker::{DdlAction, DdlMarker};
 use crate::commit::packed::unpack;
+use crate::commit::payload::Ops;
 use crate::commit::prepared;
 use crate::error::{Error, Result};
 use crate::keyspace::KeyspaceOptions;

@@ -107,7 +107,6 @@ pub mod wal;
 pub use base::{KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX, KeyspaceId, SeqNo, VALUE_BYTES_MAX};
 pub use changes::{Change, ChangeKind, ChangedKeyspace, Changes, ChangesOptions, Operation};
 pub use clock::Clock;
-pub use commit::WriteBatch;
 pub use commit::prepared::XID_BYTES_MAX;
 pub use compaction::{CompactionFilter, FilterDecision};
 pub use db::{
@@ -125,6 +124,6 @@ pub use snapshot::Snapshot;
 pub use table::PinnedValue as Value;
 pub use txn::{
     Isolation, LockCancel, LockMode, PreparedTransaction, Savepoint, Transaction,
-    TransactionOptions,
+    TransactionOptions, WriteBatch,
 };
 pub use verify::{VerifyReport, WrongInsert};

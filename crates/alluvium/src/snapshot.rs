@@ -29,10 +29,10 @@ struct Held {
 
 impl Snapshot {
     pub(crate) fn new(db: Database) -> Snapshot {
-        let point = db.shared().read_points.register();
+        let point = db.shared().core.read_points.register();
         // After the registration: rows that a compaction removes before it sees this hold have
         // expired by then.
-        let time = db.shared().clock.hold();
+        let time = db.shared().core.clock.hold();
         let held = Owned::new(Arc::new(Held { point, time }));
         Snapshot { db, held }
     }

@@ -144,7 +144,7 @@ impl BackupStore {
                     None => {
                         let file = self.copy_values(db, &values, name)?;
                         copied_bytes += file.bytes;
-                        let original = db.shared().path(values.id().to_string());
+                        let original = db.shared().core.files.path(values.id().to_string());
                         originals.insert(self.table_path(&file), original);
                         file
                     }
@@ -305,10 +305,16 @@ impl BackupStore {
         name: String,
         originals: &BTreeMap<PathBuf, PathBuf>,
     ) -> Result<ListedFile> {
-        let source = db.shared().path(table.id().to_string());
+        let source = db.shared().core.files.path(table.id().to_string());
         let tables = self.dir.join(TABLES);
         let temporary = tables.join(format!("{name}.tmp"));
-        let file = files::copy_between(&*db.shared().vfs, &source, &*self.vfs, &temporary, name)?;
+        let file = files::copy_between(
+            &*db.shared().core.files.vfs,
+            &source,
+            &*self.vfs,
+            &temporary,
+            name,
+        )?;
         let copy = self.vfs.open_read(&temporary);
         let copy = copy.map_err(|e| Error::io("open", &temporary, e))?;
         let cache = Cache::of_bytes(CACHE_BYTES_MIN as u64);
@@ -351,9 +357,15 @@ impl BackupStore {
     /// Copies a file of large values into the store. Its values are checked with the tables that
     /// point to them.
     fn copy_values(&self, db: &Database, values: &ValueFile, name: String) -> Result<ListedFile> {
-        let source = db.shared().path(values.id().to_string());
+        let source = db.shared().core.files.path(values.id().to_string());
         let temporary = self.dir.join(TABLES).join(format!("{name}.tmp"));
-        let file = files::copy_between(&*db.shared().vfs, &source, &*self.vfs, &temporary, name)?;
+        let file = files::copy_between(
+            &*db.shared().core.files.vfs,
+            &source,
+            &*self.vfs,
+            &temporary,
+            name,
+        )?;
         let path = self.table_path(&file);
         self.vfs
             .rename(&temporary, &path)

@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use super::{ChangeKind, ChangedKeyspace, Operation};
 use crate::base::{KeyspaceId, SeqNo, ValueKind};
-use crate::commit::batch::{Op, Ops};
 use crate::commit::marker::{DdlAction, DdlMarker, decode_ingest};
 use crate::commit::packed::unpack;
+use crate::commit::payload::{Op, Ops};
 use crate::commit::prepared;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
@@ -54,7 +54,7 @@ impl Known {
 
 impl Meaning {
     pub fn new(shared: &Shared) -> Meaning {
-        let catalog = shared.catalog.read();
+        let catalog = shared.core.catalog.read();
         let known =
             |tree: &crate::keyspace::Tree| Known::new(tree.id, &tree.name, tree.stores_expiry);
         Meaning {
@@ -190,7 +190,7 @@ impl Meaning {
 }
 
 fn malformed(shared: &Shared, record: &FollowedRecord) -> Error {
-    let path = shared.path(record.segment.to_string());
+    let path = shared.core.files.path(record.segment.to_string());
     let what = "payload of a log record";
     let found = format!("other bytes in commit {}", record.seqno);
     Error::corruption(&path, record.offset, what, "a well-formed one", found)
@@ -232,7 +232,7 @@ fn has_happened(shared: &Shared, seqno: SeqNo, marker: &DdlMarker<'_>) -> Result
     // A change of a keyspace holds the log's mutex from before the marker until after the edit. The
     // log's mutex is released before the store's is taken: background threads hold the store's
     // longer than a commit may wait.
-    drop(shared.log.lock());
+    drop(shared.commits.log.lock());
     let store = shared.store.lock();
     let state = store.state();
     let keyspace = state.keyspaces.get(&marker.keyspace);
@@ -257,7 +257,7 @@ fn options_of(shared: &Shared, marker: &DdlMarker<'_>) -> Result<Option<Keyspace
     if let Some(stored) = marker.options {
         return KeyspaceOptions::decode(stored).map(Some).ok_or(());
     }
-    let catalog = shared.catalog.read();
+    let catalog = shared.core.catalog.read();
     let tree = catalog.values().find(|tree| tree.id == marker.keyspace);
     Ok(tree.map(|tree| (*tree.options()).clone()))
 }
@@ -280,12 +280,12 @@ fn next_marker(
     action: DdlAction,
     from: SeqNo,
 ) -> Result<Option<FollowedRecord>> {
-    let end = shared.read_points.visible();
+    let end = shared.core.read_points.visible();
     let log = LogPlace {
-        vfs: Arc::clone(&shared.vfs),
-        dir: shared.dir.clone(),
+        vfs: Arc::clone(&shared.core.files.vfs),
+        dir: shared.core.files.dir.clone(),
         database_uid: shared.uid,
-        logged_from: shared.opened_at,
+        logged_from: shared.commits.env.progress.opened_at,
     };
     let mut log = LogFollower::begin(log, from, end)?;
     let mut records = VecDeque::new();
@@ -310,7 +310,7 @@ mod tests {
 
     use super::*;
     use crate::changes::Change;
-    use crate::commit::batch::encode_payload;
+    use crate::commit::payload::encode_payload;
     use crate::db::{Database, Durability, Options};
     use crate::vfs::MemVfs;
     use crate::{KeyspaceOptions, WriteBatch};
@@ -328,7 +328,10 @@ mod tests {
         let payload = encode_payload(batch.writes());
         let drop = db.visible_seqno() + 1;
         db.drop_keyspace(&dropped).unwrap();
-        db.shared().commit(payload, Durability::Buffered).unwrap();
+        db.shared()
+            .commits
+            .commit(payload, Durability::Buffered)
+            .unwrap();
         for from in [1, drop, drop + 1] {
             let mut changes = db.changes(from).unwrap();
             let all: Vec<Change> = std::iter::from_fn(|| changes.next().unwrap()).collect();

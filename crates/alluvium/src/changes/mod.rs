@@ -19,7 +19,7 @@ use crate::sync::time::Instant;
 
 use self::meaning::Meaning;
 use crate::base::{KeyspaceId, SeqNo};
-use crate::db::old_segments::SegmentPin;
+use crate::commit::old_segments::SegmentPin;
 use crate::db::{Database, Durability};
 use crate::error::{Error, Result};
 use crate::keyspace::KeyspaceOptions;
@@ -185,8 +185,8 @@ impl Database {
     /// Returns the changes as [`Database::changes`] does, with options.
     pub fn changes_with(&self, from: SeqNo, options: ChangesOptions) -> Result<Changes> {
         let shared = self.shared();
-        shared.check_open()?;
-        if shared.options.durability == Durability::None {
+        shared.core.access.check_open()?;
+        if shared.core.options.durability == Durability::None {
             let message =
                 "the database keeps no log (durability none), which changes are read from";
             return Err(Error::InvalidArgument(message.into()));
@@ -202,10 +202,10 @@ impl Database {
         // First, so that no segment is removed while the log is examined.
         let pin = shared.old_segments.pin_all();
         let log = LogPlace {
-            vfs: Arc::clone(&shared.vfs),
-            dir: shared.dir.clone(),
+            vfs: Arc::clone(&shared.core.files.vfs),
+            dir: shared.core.files.dir.clone(),
             database_uid: shared.uid,
-            logged_from: shared.opened_at,
+            logged_from: shared.commits.env.progress.opened_at,
         };
         let log = LogFollower::begin(log, from, visible)?;
         let mut changes = Changes {
@@ -238,7 +238,7 @@ impl Changes {
     /// of a keyspace waits for the commits in progress.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Change>> {
-        self.db.shared().check_open()?;
+        self.db.shared().core.access.check_open()?;
         // Ends: each round takes a record, and the records up to the end are finite.
         loop {
             let Some(record) = self.records.front() else {
@@ -274,22 +274,22 @@ impl Changes {
         const LOOK_AGAIN: Duration = Duration::from_secs(1);
         let shared = self.db.shared();
         let until = Instant::now().checked_add(timeout);
-        shared.check_open()?;
-        let mut log = shared.log.lock();
+        shared.core.access.check_open()?;
+        let mut log = shared.commits.log.lock();
         // Ends: at the timeout.
         loop {
-            shared.check_open()?;
+            shared.core.access.check_open()?;
             if self.end() >= self.next_seqno() {
                 return Ok(true);
             }
-            shared.poison.check()?;
+            shared.core.poison.check()?;
             let now = Instant::now();
             if until.is_some_and(|until| now >= until) {
                 return Ok(false);
             }
             let again = now + LOOK_AGAIN;
             let until = until.map_or(again, |until| until.min(again));
-            shared.log_grew.wait_until(&mut log, until);
+            shared.commits.env.progress.grew.wait_until(&mut log, until);
         }
     }
 
@@ -297,7 +297,7 @@ impl Changes {
     fn end(&self) -> SeqNo {
         let (shared, visible) = (self.db.shared(), self.db.visible_seqno());
         if self.options.durable_only {
-            visible.min(shared.durable_seqno())
+            visible.min(shared.commits.env.progress.durable())
         } else {
             visible
         }

@@ -11,39 +11,19 @@ use crate::sync::numbered;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::base::{KeyspaceId, SegmentId, SeqNo, ValueKind, checksum};
-use crate::commit::batch::{Ops, encode_op, writes_a_row_twice};
+use crate::base::{KeyspaceId, SeqNo, ValueKind, checksum};
+use crate::commit::env::CommitEnv;
+use crate::commit::payload::{Ops, encode_op, writes_a_row_twice};
 use crate::commit::prepared::Unresolved;
-use crate::commit::queue::{Done, Request};
-use crate::commit::validate::RecentWrites;
-use crate::compaction::update_admission;
+use crate::commit::request::{Commit, Done};
+use crate::commit::sealed::{SealedGeneration, SealedLog};
+use crate::commit::validate::{RecentWrites, Writes};
 use crate::db::ballast::Taker;
 use crate::db::options::Durability;
-use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::{Tree, prefix_hash};
-use crate::wal::{LateSync, RecordKind, SegmentPlan, WalPosition, WalSync, WalWriter};
-
-/// Memtables of all keyspaces sealed together at one sequence number: the input of one flush.
-pub(crate) struct SealedGeneration {
-    pub memtables: Vec<(Arc<Tree>, Arc<TreeMemtable>)>,
-    /// Newest commit in the memtables.
-    pub last_seqno: SeqNo,
-    /// Records of the prepared transactions unresolved after `last_seqno`.
-    pub prepared: Vec<Arc<[u8]>>,
-    pub log: Option<SealedLog>,
-    /// Bytes counted for the generation until it is flushed.
-    pub bytes: usize,
-}
-
-/// State of the log when a generation was sealed.
-pub(crate) struct SealedLog {
-    /// Oldest segment still needed after the generation is flushed.
-    pub oldest_needed: SegmentId,
-    /// Makes everything up to the seal durable; `None` if it was read from the device.
-    pub syncer: Option<LateSync>,
-}
+use crate::wal::{RecordKind, SegmentPlan, WalPosition, WalSync, WalWriter};
 
 /// Commit pipeline state, guarded by the log's mutex: see the module.
 pub(crate) struct Log {
@@ -69,7 +49,7 @@ pub(crate) struct Log {
     horizon: SeqNo,
     groups: u64,
     /// Recent commits that validations under way have not checked yet.
-    recent: RecentWrites,
+    recent: RecentWrites<Commit>,
     /// Prepared transactions without a decision.
     pub unresolved: Unresolved,
 }
@@ -111,49 +91,45 @@ impl Log {
     }
 
     /// Commits a group. A request that is refused by itself does not affect the others.
-    pub fn process(&mut self, shared: &Shared, group: &[Arc<Request>]) -> Vec<Result<Done>> {
-        let processed = self.try_process(shared, group);
+    pub fn process(&mut self, env: &CommitEnv, group: &[Arc<Commit>]) -> Vec<Result<Done>> {
+        let processed = self.try_process(env, group);
         processed.unwrap_or_else(|error| group.iter().map(|_| Err(error.clone())).collect())
     }
 
-    fn try_process(
-        &mut self,
-        shared: &Shared,
-        group: &[Arc<Request>],
-    ) -> Result<Vec<Result<Done>>> {
+    fn try_process(&mut self, env: &CommitEnv, group: &[Arc<Commit>]) -> Result<Vec<Result<Done>>> {
         // Under the log's mutex: a commit that passed its first check before the database was
         // closed stops here.
-        shared.check_open()?;
-        shared.poison.check()?;
-        self.make_room(shared)?;
+        env.core.access.check_open()?;
+        env.core.poison.check()?;
+        self.make_room(env)?;
         // The wait for room may have ended because a flush failed.
-        shared.poison.check()?;
-        let (results, admitted) = self.admit_group(shared, group);
+        env.core.poison.check()?;
+        let (results, admitted) = self.admit_group(env, group);
         if admitted.is_empty() {
             return Ok(results);
         }
-        self.write_or_spend(shared, &admitted)?;
+        self.write_or_spend(env, &admitted)?;
         if self.groups.is_multiple_of(HORIZON_EVERY) {
-            self.horizon = shared.read_points.horizon();
+            self.horizon = env.core.read_points.horizon();
         }
         self.groups += 1;
         for request in admitted.iter() {
             self.last_seqno += 1;
             self.apply(self.last_seqno, request.ops()).map_err(|()| {
-                shared.poison.set(Error::Internal(
+                env.core.poison.set(Error::Internal(
                     "a commit's own payload does not decode".into(),
                 ))
             })?;
             if let Some((phase, state)) = &request.phase {
                 self.note_phase(*phase, state);
-                self.unresolved.charge(&shared.memory.budget);
+                self.unresolved.charge(&env.core.memory.budget);
             }
             self.recent
-                .applied(&shared.validating, self.last_seqno, request);
+                .applied(&env.validating, self.last_seqno, request);
         }
-        shared.publish(self.last_seqno);
-        if self.wants_segment(shared) {
-            shared.wake_syncer();
+        env.progress.publish(self.last_seqno);
+        if self.wants_segment(env) {
+            env.syncer.wake();
         }
         Ok(results)
     }
@@ -161,18 +137,18 @@ impl Log {
     /// Decides which commits of a group are admitted, and the result of each.
     fn admit_group<'a>(
         &self,
-        shared: &Shared,
-        group: &'a [Arc<Request>],
-    ) -> (Vec<Result<Done>>, Cow<'a, [Arc<Request>]>) {
+        env: &CommitEnv,
+        group: &'a [Arc<Commit>],
+    ) -> (Vec<Result<Done>>, Cow<'a, [Arc<Commit>]>) {
         if group.iter().all(|request| request.is_plain()) {
             let seqnos = (self.last_seqno + 1..).take(group.len());
             let results = seqnos.map(|seqno| Ok(Done::At(seqno))).collect();
             return (results, Cow::Borrowed(group));
         }
-        let mut admitted: Vec<Arc<Request>> = Vec::with_capacity(group.len());
+        let mut admitted: Vec<Arc<Commit>> = Vec::with_capacity(group.len());
         let mut results = Vec::with_capacity(group.len());
         for request in group {
-            results.push(match self.admit(shared, request, &admitted) {
+            results.push(match self.admit(env, request, &admitted) {
                 Ok(true) => {
                     admitted.push(Arc::clone(request));
                     Ok(Done::At(self.last_seqno + admitted.len() as SeqNo))
@@ -184,9 +160,9 @@ impl Log {
         (results, Cow::Owned(admitted))
     }
 
-    fn admit(&self, shared: &Shared, request: &Request, before: &[Arc<Request>]) -> Result<bool> {
+    fn admit(&self, env: &CommitEnv, request: &Commit, before: &[Arc<Commit>]) -> Result<bool> {
         if let Some((phase, state)) = &request.phase {
-            self.admit_phase(shared, *phase, state, before)?;
+            self.admit_phase(env, *phase, state, before)?;
         }
         match &request.validation {
             Some(validation) => validation.validate(&self.recent, self.last_seqno, before),
@@ -196,10 +172,10 @@ impl Log {
 
     /// Writes the records of a group. If the device is full and every request of the group makes
     /// room, spends the ballast file and writes again.
-    fn write_or_spend(&mut self, shared: &Shared, group: &[Arc<Request>]) -> Result<()> {
-        match self.write_records(shared, group) {
-            Err(error) if error.lacks_descriptors() && shared.open_files.close_some() => {
-                self.write_records(shared, group)
+    fn write_or_spend(&mut self, env: &CommitEnv, group: &[Arc<Commit>]) -> Result<()> {
+        match self.write_records(env, group) {
+            Err(error) if error.lacks_descriptors() && env.core.files.open_files.close_some() => {
+                self.write_records(env, group)
             }
             Err(error @ Error::NoSpace { .. }) => {
                 let makes_room = group.iter().all(|request| request.makes_room());
@@ -209,8 +185,8 @@ impl Log {
                 } else {
                     Taker::Background
                 };
-                if shared.spend_ballast(taker, &error) && makes_room {
-                    self.write_records(shared, group)
+                if env.ballast.spend(taker, &error) && makes_room {
+                    self.write_records(env, group)
                 } else {
                     Err(error)
                 }
@@ -219,14 +195,14 @@ impl Log {
         }
     }
 
-    fn write_records(&mut self, shared: &Shared, group: &[Arc<Request>]) -> Result<()> {
+    fn write_records(&mut self, env: &CommitEnv, group: &[Arc<Commit>]) -> Result<()> {
         for (seqno, request) in (self.last_seqno + 1..).zip(group) {
             numbered(seqno, request.ops());
         }
         let Some(wal) = &mut self.wal else {
             return Ok(());
         };
-        wal.use_short_segments(shared.ballast.is_low());
+        wal.use_short_segments(env.ballast.is_low());
         for (seqno, request) in (self.last_seqno + 1..).zip(group) {
             let (kind, payload) = request.record();
             wal.append(seqno, kind, payload);
@@ -234,30 +210,30 @@ impl Log {
         let wal_bytes = wal.pending_bytes();
         // A full device fails this group alone: its records must not be written with the next
         // group.
-        shared
+        env.core
             .poison
             .guard(wal.write())
             .inspect_err(|_| wal.discard())?;
-        shared.metrics.wal_bytes.add(wal_bytes);
+        env.core.metrics.wal_bytes.add(wal_bytes);
         if group.iter().any(|r| r.durability == Durability::Sync) {
-            self.sync(shared)?;
+            self.sync(env)?;
         }
         Ok(())
     }
 
     /// Returns true if the log may soon roll and the next segment is not prepared.
-    fn wants_segment(&self, shared: &Shared) -> bool {
-        let soon = self.active_bytes >= shared.plan().worth_sealing_bytes();
+    fn wants_segment(&self, env: &CommitEnv) -> bool {
+        let soon = self.active_bytes >= env.core.plan().worth_sealing_bytes();
         let wal = self.wal.as_ref();
-        !shared.ballast.is_low() && wal.is_some_and(|wal| wal.wants_plan(soon))
+        !env.ballast.is_low() && wal.is_some_and(|wal| wal.wants_plan(soon))
     }
 
     /// Returns the segment for the sync thread to prepare for the next roll, if it is time.
-    pub fn plan_segment(&mut self, shared: &Shared, ample_space: bool) -> Option<SegmentPlan> {
+    pub fn plan_segment(&mut self, env: &CommitEnv, ample_space: bool) -> Option<SegmentPlan> {
         if let Some(wal) = &mut self.wal {
             wal.set_ample_space(ample_space);
         }
-        if self.wants_segment(shared) {
+        if self.wants_segment(env) {
             self.wal.as_mut()?.plan_next()
         } else {
             None
@@ -266,55 +242,55 @@ impl Log {
 
     /// Writes a marker of a keyspace change into the log and syncs everything up to it. The
     /// manifest edit that follows thus never overtakes earlier commits.
-    pub fn mark_ddl(&mut self, shared: &Shared, payload: &[u8]) -> Result<SeqNo> {
-        self.mark_ddls(shared, &[payload])
+    pub fn mark_ddl(&mut self, env: &CommitEnv, payload: &[u8]) -> Result<SeqNo> {
+        self.mark_ddls(env, &[payload])
     }
 
     /// Does the same as [`Log::mark_ddl`] for several markers with consecutive numbers and one
     /// sync. Returns the last number.
-    pub fn mark_ddls(&mut self, shared: &Shared, payloads: &[&[u8]]) -> Result<SeqNo> {
-        let seqno = self.mark(shared, RecordKind::Ddl, payloads)?;
-        shared.publish(seqno);
+    pub fn mark_ddls(&mut self, env: &CommitEnv, payloads: &[&[u8]]) -> Result<SeqNo> {
+        let seqno = self.mark(env, RecordKind::Ddl, payloads)?;
+        env.progress.publish(seqno);
         Ok(seqno)
     }
 
     /// Does the same as [`Log::mark_ddl`] for an ingest; its tables get the returned number. The
     /// caller publishes the number after installing the tables.
-    pub fn mark_ingest(&mut self, shared: &Shared, payload: &[u8]) -> Result<SeqNo> {
-        self.mark(shared, RecordKind::Ingest, &[payload])
+    pub fn mark_ingest(&mut self, env: &CommitEnv, payload: &[u8]) -> Result<SeqNo> {
+        self.mark(env, RecordKind::Ingest, &[payload])
     }
 
     /// Writes markers and syncs them. Returns the number of the last marker.
-    fn mark(&mut self, shared: &Shared, kind: RecordKind, payloads: &[&[u8]]) -> Result<SeqNo> {
-        shared.check_open()?;
-        shared.poison.check()?;
+    fn mark(&mut self, env: &CommitEnv, kind: RecordKind, payloads: &[&[u8]]) -> Result<SeqNo> {
+        env.core.access.check_open()?;
+        env.core.poison.check()?;
         let first = self.last_seqno + 1;
         let last = self.last_seqno + payloads.len() as SeqNo;
         (first..=last).for_each(|seqno| numbered(seqno, &[]));
         if let Some(wal) = &mut self.wal {
-            wal.use_short_segments(shared.ballast.is_low());
+            wal.use_short_segments(env.ballast.is_low());
             for (seqno, payload) in (first..=last).zip(payloads) {
                 wal.append(seqno, kind, payload);
             }
-            let written = shared.with_ballast(Taker::Log, || wal.write());
-            shared
+            let written = env.ballast.run(Taker::Log, || wal.write());
+            env.core
                 .poison
                 .guard(written)
                 .inspect_err(|_| wal.discard())?;
-            self.sync(shared)?;
+            self.sync(env)?;
         }
         self.last_seqno = last;
         Ok(last)
     }
 
     /// Makes every record written so far durable.
-    pub fn sync(&mut self, shared: &Shared) -> Result<()> {
-        shared.poison.check()?;
+    pub fn sync(&mut self, env: &CommitEnv) -> Result<()> {
+        env.core.poison.check()?;
         if let Some(unsynced) = self.unsynced() {
-            let synced = shared.metrics.timed_sync(|| unsynced.syncer.sync());
-            shared.poison.guard(synced)?;
+            let synced = env.core.metrics.timed_sync(|| unsynced.syncer.sync());
+            env.core.poison.guard(synced)?;
             self.note_durable(unsynced.position);
-            shared.note_durable(unsynced.seqno);
+            env.progress.note_durable(unsynced.seqno);
         }
         Ok(())
     }
@@ -431,11 +407,11 @@ impl Log {
     /// Seals full memtables; waits for a flush at the hard ceiling. Bounded flush priority and
     /// admission control make that wait unreachable. It is counted, because reaching it is a
     /// defect.
-    fn make_room(&mut self, shared: &Shared) -> Result<()> {
-        let plan = shared.plan();
+    fn make_room(&mut self, env: &CommitEnv) -> Result<()> {
+        let plan = env.core.plan();
         if self.active_bytes >= plan.active_bytes || self.fresh_bytes >= plan.fresh_bytes() {
-            self.seal(shared)?;
-            shared.wait_for_flush_below_ceiling()?;
+            self.seal(env)?;
+            env.flushes.wait_below_ceiling()?;
         }
         Ok(())
     }
@@ -443,31 +419,31 @@ impl Log {
     /// Seals all non-empty memtables as one generation and queues it for flush. The log rolls to a
     /// new segment first. The flush thread syncs the log before it installs tables, so a flush
     /// never overtakes the log.
-    pub fn seal(&mut self, shared: &Shared) -> Result<()> {
+    pub fn seal(&mut self, env: &CommitEnv) -> Result<()> {
         if self.active_bytes == 0 {
             return Ok(());
         }
         // A commit's record may be in the log although the commit failed, because another write
         // failed before its sync. Carrying over would then write the prepare again after the record
         // that resolves it.
-        shared.poison.check()?;
+        env.core.poison.check()?;
         if let Some(wal) = &mut self.wal {
-            let rotated = shared.with_ballast(Taker::Log, || {
-                wal.use_short_segments(shared.ballast.is_low());
+            let rotated = env.ballast.run(Taker::Log, || {
+                wal.use_short_segments(env.ballast.is_low());
                 wal.rotate()
             });
-            shared.poison.guard(rotated)?;
+            env.core.poison.guard(rotated)?;
         }
         // Before the flush can start that makes older segments removable.
-        self.carry_prepared(shared)?;
+        self.carry_prepared(env)?;
         let log = self.wal.as_ref().map(|wal| SealedLog {
             oldest_needed: wal.position().segment,
             syncer: Some(wal.late_syncer()),
         });
-        shared.queue_flush(self.sealed_generation(log));
+        env.flushes.queue(self.sealed_generation(log));
         // Sealed memtables are backlog too, and the flush thread may be in the middle of a long
         // flush.
-        update_admission(shared);
+        env.core.update_admission();
         Ok(())
     }
 

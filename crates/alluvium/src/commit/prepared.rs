@@ -15,20 +15,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::base::KeyspaceId;
 use crate::base::coding::{Decoder, put_bytes};
-use crate::base::{KeyspaceId, SegmentId};
-use crate::commit::batch::Ops;
-use crate::commit::log::Log;
-use crate::commit::queue::Request;
-use crate::db::ballast::Taker;
+use crate::commit::payload::Ops;
 use crate::db::options::Durability;
-use crate::db::poison::Poison;
-use crate::db::shared::Shared;
-use crate::db::store::Store;
 use crate::error::{Error, Result};
 use crate::memory::{Charge, MemoryBudget, Use};
 use crate::txn::lock_table::{LockHash, TxnId};
-use crate::version::VersionEdit;
 use crate::wal::RecordKind;
 
 /// Maximum length in bytes of the id of a prepared transaction.
@@ -157,13 +150,13 @@ impl Unresolved {
         states.find(|state| state.keyspaces.contains(&keyspace))
     }
 
-    fn add(&mut self, state: Arc<PreparedState>, taken: bool) {
+    pub fn add(&mut self, state: Arc<PreparedState>, taken: bool) {
         self.remove(&state.xid);
         self.bytes += state.body.len();
         self.by_xid.insert(state.xid.clone(), Slot { state, taken });
     }
 
-    fn remove(&mut self, xid: &[u8]) {
+    pub fn remove(&mut self, xid: &[u8]) {
         if let Some(slot) = self.by_xid.remove(xid) {
             self.bytes -= slot.state.body.len();
         }
@@ -201,18 +194,24 @@ impl Unresolved {
         }
     }
 
-    /// Refuses an impossible prepare before anything is written: the id is in use or the memory
-    /// limit is exceeded.
-    fn admit_prepare(
+    /// Returns true if this transaction is unresolved, in this very state.
+    pub fn has(&self, state: &Arc<PreparedState>) -> bool {
+        let slot = self.by_xid.get(&state.xid);
+        slot.is_some_and(|slot| Arc::ptr_eq(&slot.state, state))
+    }
+
+    /// Refuses an impossible prepare before anything is written: the id is in use, or all prepared
+    /// transactions together would exceed `limit` bytes. `others` are prepared before it in the
+    /// same group.
+    pub fn admit_prepare<'a>(
         &self,
-        shared: &Shared,
         state: &PreparedState,
-        group: &[Arc<Request>],
+        others: impl Iterator<Item = &'a PreparedState>,
+        limit: usize,
     ) -> Result<()> {
-        let waiting = group.iter().filter_map(|r| r.preparing());
         let mut bytes = self.bytes + state.body.len();
         let mut known = self.by_xid.contains_key(&state.xid);
-        for other in waiting {
+        for other in others {
             known |= other.xid == state.xid;
             bytes += other.body.len();
         }
@@ -223,8 +222,6 @@ impl Unresolved {
             );
             return Err(Error::InvalidArgument(message));
         }
-        // All prepared transactions are in memory and are written again whenever the log rolls.
-        let limit = shared.plan().prepared_bytes();
         if bytes > limit {
             Err(Error::TransactionTooLarge { bytes, limit })
         } else {
@@ -233,124 +230,11 @@ impl Unresolved {
     }
 }
 
-impl Log {
-    /// Refuses a step of a prepared transaction that is impossible now.
-    pub(super) fn admit_phase(
-        &self,
-        shared: &Shared,
-        phase: Phase,
-        state: &Arc<PreparedState>,
-        group: &[Arc<Request>],
-    ) -> Result<()> {
-        if phase == Phase::Prepare {
-            let gone = state
-                .keyspaces
-                .iter()
-                .find(|id| !self.trees.contains_key(id));
-            if let Some(id) = gone {
-                return Err(Error::KeyspaceDropped(id.to_string()));
-            }
-            return self.unresolved.admit_prepare(shared, state, group);
-        }
-        let slot = self.unresolved.by_xid.get(&state.xid);
-        if slot.is_some_and(|slot| Arc::ptr_eq(&slot.state, state)) {
-            Ok(())
-        } else {
-            Err(Error::InvalidArgument(
-                "the prepared transaction was resolved already".into(),
-            ))
-        }
-    }
-
-    /// Applies a logged step to the list of unresolved transactions.
-    pub(super) fn note_phase(&mut self, phase: Phase, state: &Arc<PreparedState>) {
-        match phase {
-            Phase::Prepare => self.unresolved.add(Arc::clone(state), true),
-            Phase::Commit | Phase::Rollback => self.unresolved.remove(&state.xid),
-        }
-    }
-
-    /// Writes every unresolved prepare into the log again and syncs it, so that older segments can
-    /// be removed.
-    ///
-    /// # Errors
-    ///
-    /// `NoSpace`: nothing was written, and older segments must stay.
-    pub(super) fn carry_prepared(&mut self, shared: &Shared) -> Result<()> {
-        if self.unresolved.is_empty() || self.wal.is_none() {
-            return Ok(());
-        }
-        shared.with_ballast(Taker::Log, || self.append_unresolved(&shared.poison))?;
-        self.sync(shared)
-    }
-
-    /// Does the same as `carry_prepared` for the first segment of a session, before any thread
-    /// runs. This is needed if replay has `sealed` memtables, because their flush makes older
-    /// segments removable. It is also needed if the manifest has prepares: these move into the log.
-    pub fn carry_recovered(&mut self, store: &mut Store, sealed: bool) -> Result<()> {
-        let in_manifest = !store.state().prepared.is_empty();
-        if !in_manifest && (!sealed || self.unresolved.is_empty()) {
-            return Ok(());
-        }
-        let poison = Poison::default();
-        self.append_unresolved(&poison)?;
-        let mut edit = VersionEdit {
-            prepared_logged: in_manifest,
-            ..VersionEdit::default()
-        };
-        if let Some(unsynced) = self.unsynced() {
-            let position = unsynced.position;
-            unsynced.syncer.sync()?;
-            self.note_durable(position);
-            // The log may have rolled to write them, and segment numbers are never reused.
-            edit.next_segment = Some(SegmentId(position.segment.0 + 1));
-        }
-        store.append(&poison, &edit)
-    }
-
-    fn append_unresolved(&mut self, poison: &Poison) -> Result<()> {
-        let Some(wal) = &mut self.wal else {
-            return Ok(());
-        };
-        for state in self.unresolved.states() {
-            let (kind, body) = state.record(Phase::Prepare);
-            wal.append(self.last_seqno, kind, body);
-        }
-        poison.guard(wal.write()).inspect_err(|_| wal.discard())?;
-        Ok(())
-    }
-
-    /// Replays a record of a prepared transaction at recovery. Returns the operations to apply. The
-    /// error describes damage.
-    pub fn replay_phase<'a>(
-        &mut self,
-        kind: RecordKind,
-        payload: &'a [u8],
-        next_keyspace: KeyspaceId,
-        durability: Durability,
-    ) -> Result<&'a [u8], String> {
-        let (xid, ops) = decode(payload).ok_or("a malformed prepared transaction")?;
-        for op in Ops::new(ops) {
-            let op = op.map_err(|()| "a malformed operation")?;
-            if op.keyspace >= next_keyspace {
-                return Err(format!("{}, never created,", op.keyspace));
-            }
-        }
-        if kind == RecordKind::Prepare {
-            let state = PreparedState::new(xid, ops, durability);
-            self.unresolved.add(Arc::new(state), false);
-            return Ok(&[]);
-        }
-        self.unresolved.remove(xid);
-        Ok(ops)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::ValueKind;
-    use crate::commit::batch::{Op, encode_op};
+    use crate::commit::payload::{Op, encode_op};
     use crate::fuzz::fuzz_decoder;
 
     #[test]
@@ -388,27 +272,5 @@ mod tests {
                 assert_eq!(decode(&state(xid, ops).body), Some((xid, ops)));
             }
         });
-    }
-
-    #[test]
-    #[cfg(not(any(loom, feature = "simulation")))]
-    fn no_prepare_is_carried_over_after_a_failure() {
-        use crate::{Database, Isolation, KeyspaceOptions, Options, vfs::MemVfs};
-        let vfs = Arc::new(MemVfs::new());
-        let db = Database::open_on(vfs, std::path::Path::new("db"), Options::default()).unwrap();
-        let words = db.keyspace("words", KeyspaceOptions::default()).unwrap();
-        let txn = db.begin(Isolation::Snapshot).unwrap();
-        txn.put(&words, b"a", b"1").unwrap();
-        let _prepared = txn.prepare(b"x").unwrap();
-        words.put(b"b", b"1").unwrap();
-        let shared = db.shared();
-        let mut log = shared.log.lock();
-        let end = |log: &Log| log.wal.as_ref().map(|wal| wal.position());
-        let before = end(&log);
-        // A flush fails after the record of the transaction's commit was written and before it is
-        // synced.
-        shared.poison.set(Error::Closed);
-        assert!(matches!(log.seal(shared), Err(Error::Poisoned(_))));
-        assert_eq!(end(&log), before);
     }
 }

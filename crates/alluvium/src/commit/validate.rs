@@ -19,16 +19,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::base::{SeqNo, ValueKind};
-use crate::commit::batch::Ops;
-use crate::commit::queue::Request;
-use crate::db::shared::Shared;
+use crate::commit::payload::Ops;
 use crate::error::{Error, Result};
+use crate::read_points::ReadPoints;
 use crate::txn::read_set::{End, TreeReads};
 
 /// Bytes of payload kept for validations under way.
 const RECENT_BYTES_MAX: usize = 4 << 20;
 /// Number of checks by the committing thread before the leader does the whole check.
 const LOOKS_MAX: u32 = 4;
+
+/// Commit whose writes other commits are validated against.
+pub(crate) trait Writes {
+    /// Returns the operations that the commit applies.
+    fn ops(&self) -> &[u8];
+}
 
 /// Reads that one commit depends on.
 pub(crate) struct Validation {
@@ -83,9 +88,9 @@ impl Validation {
     ///
     /// `Conflict`; `KeyspaceDropped` if a keyspace that was read is gone; errors of reading a
     /// block.
-    pub fn look(&self, shared: &Shared) -> Result<()> {
+    pub fn look(&self, read_points: &ReadPoints) -> Result<()> {
         // Loaded before the tree states, so that they contain everything visible now.
-        let visible = shared.read_points.visible();
+        let visible = read_points.visible();
         self.check_trees()?;
         self.checked.store(visible, Ordering::Relaxed);
         self.looks.fetch_add(1, Ordering::Relaxed);
@@ -116,11 +121,11 @@ impl Validation {
     /// Does the leader's part of the check, under the log's mutex. `recent` holds the applied
     /// commits, `newest` is the last sequence number assigned, and `group` holds the commits before
     /// this one in its group. `Ok(false)`: the committing thread must check again.
-    pub fn validate(
+    pub fn validate<W: Writes>(
         &self,
-        recent: &RecentWrites,
+        recent: &RecentWrites<W>,
         newest: SeqNo,
-        group: &[Arc<Request>],
+        group: &[Arc<W>],
     ) -> Result<bool> {
         match recent.since(self.checked.load(Ordering::Relaxed), newest) {
             Some(mut commits) => commits.try_for_each(|commit| self.check_commit(commit))?,
@@ -129,11 +134,11 @@ impl Validation {
         }
         group
             .iter()
-            .try_for_each(|commit| self.check_commit(commit))?;
+            .try_for_each(|commit| self.check_commit(&**commit))?;
         Ok(true)
     }
 
-    fn check_commit(&self, commit: &Request) -> Result<()> {
+    fn check_commit(&self, commit: &impl Writes) -> Result<()> {
         // A payload that does not decode poisons the database when it is applied.
         for op in Ops::new(commit.ops()).map_while(Result::ok) {
             let Some(reads) = self.reads.iter().find(|r| r.tree.id == op.keyspace) else {
@@ -159,19 +164,29 @@ fn conflict(keyspace: &str, key: Vec<u8>) -> Error {
 }
 
 /// Newest commits, oldest first, kept while a validation is under way.
-#[derive(Default)]
-pub(crate) struct RecentWrites {
+pub(crate) struct RecentWrites<W> {
     /// The sequence numbers above `after`, up to `through`, are all in `commits`.
     after: SeqNo,
     through: SeqNo,
-    commits: VecDeque<(SeqNo, Arc<Request>)>,
+    commits: VecDeque<(SeqNo, Arc<W>)>,
     bytes: usize,
 }
 
-impl RecentWrites {
+impl<W> Default for RecentWrites<W> {
+    fn default() -> RecentWrites<W> {
+        RecentWrites {
+            after: 0,
+            through: 0,
+            commits: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+}
+
+impl<W: Writes> RecentWrites<W> {
     /// Adds a commit that was applied. If no validation is under way, records only its sequence
     /// number.
-    pub fn applied(&mut self, validating: &Validating, seqno: SeqNo, commit: &Arc<Request>) {
+    pub fn applied(&mut self, validating: &Validating, seqno: SeqNo, commit: &Arc<W>) {
         // Numbers taken by anything but a commit, such as a keyspace change, are missing here.
         let gap = seqno != self.through + 1;
         self.through = seqno;
@@ -192,7 +207,7 @@ impl RecentWrites {
 
     /// Returns the commits above `seqno` up to `newest`, the last number assigned; `None` if some
     /// of them are missing.
-    fn since(&self, seqno: SeqNo, newest: SeqNo) -> Option<impl Iterator<Item = &Request>> {
+    fn since(&self, seqno: SeqNo, newest: SeqNo) -> Option<impl Iterator<Item = &W>> {
         let complete = seqno >= newest || (seqno >= self.after && newest == self.through);
         let newer = self.commits.iter().filter(move |(own, _)| *own > seqno);
         complete.then(|| newer.map(|(_, commit)| &**commit))
@@ -203,15 +218,23 @@ impl RecentWrites {
 mod tests {
     use super::*;
     use crate::base::KeyspaceId;
-    use crate::commit::batch::{Op, encode_op};
+    use crate::commit::payload::{Op, encode_op};
     use crate::db::Database;
-    use crate::db::options::{Durability, Options};
+    use crate::db::options::Options;
     use crate::keyspace::{Keyspace, KeyspaceOptions};
     use crate::txn::Isolation;
     use crate::txn::read_set::KeyRanges;
     use crate::vfs::MemVfs;
 
-    fn request(keyspace: KeyspaceId, key: &[u8], value: &[u8]) -> Arc<Request> {
+    impl Writes for Vec<u8> {
+        fn ops(&self) -> &[u8] {
+            self
+        }
+    }
+
+    type Recent = RecentWrites<Vec<u8>>;
+
+    fn commit(keyspace: KeyspaceId, key: &[u8], value: &[u8]) -> Arc<Vec<u8>> {
         let mut payload = Vec::new();
         let kind = ValueKind::Put;
         let op = Op {
@@ -221,25 +244,25 @@ mod tests {
             value,
         };
         encode_op(&mut payload, &op);
-        Arc::new(Request::new(payload, None, Durability::Buffered))
+        Arc::new(payload)
     }
 
     /// Returns the number of known commits above `since`; `None` if some are missing.
-    fn known(recent: &RecentWrites, since: SeqNo) -> Option<usize> {
+    fn known(recent: &Recent, since: SeqNo) -> Option<usize> {
         recent.since(since, recent.through).map(Iterator::count)
     }
 
     #[test]
     fn recent_commits_know_from_where_on_they_are_complete() {
-        let (mut recent, validating) = (RecentWrites::default(), Validating::default());
-        let commit = request(KeyspaceId(1), b"k", b"v");
+        let (mut recent, validating) = (Recent::default(), Validating::default());
+        let commit = commit(KeyspaceId(1), b"k", b"v");
         recent.applied(&validating, 7, &commit);
         assert_eq!((known(&recent, 6), known(&recent, 7)), (None, Some(0)));
         let watch = validating.watch();
         (8..=10).for_each(|seqno| recent.applied(&validating, seqno, &commit));
         assert_eq!((known(&recent, 7), known(&recent, 9)), (Some(3), Some(1)));
         assert_eq!(known(&recent, 6), None);
-        let large = request(KeyspaceId(1), b"k", &vec![0; RECENT_BYTES_MAX - 10]);
+        let large = self::commit(KeyspaceId(1), b"k", &vec![0; RECENT_BYTES_MAX - 10]);
         recent.applied(&validating, 11, &large);
         assert_eq!((known(&recent, 8), known(&recent, 10)), (None, Some(1)));
         drop(watch);
@@ -249,8 +272,8 @@ mod tests {
 
     #[test]
     fn numbers_that_something_else_took_are_not_known() {
-        let (mut recent, validating) = (RecentWrites::default(), Validating::default());
-        let commit = request(KeyspaceId(1), b"k", b"v");
+        let (mut recent, validating) = (Recent::default(), Validating::default());
+        let commit = commit(KeyspaceId(1), b"k", b"v");
         let _watch = validating.watch();
         (1..=3).for_each(|seqno| recent.applied(&validating, seqno, &commit));
         assert_eq!(recent.since(2, 3).map(Iterator::count), Some(1));
@@ -278,7 +301,7 @@ mod tests {
         let keyspace = keyspace();
         let (changed, kept) = (validation(&keyspace, b"a"), validation(&keyspace, b"b"));
         keyspace.put(b"a", b"1").expect("put");
-        let recent = RecentWrites::default();
+        let recent = Recent::default();
         let newest = keyspace.db().visible_seqno();
         assert!(!changed.validate(&recent, newest, &[]).expect("not decided"));
         changed.looks.store(LOOKS_MAX, Ordering::Relaxed);
@@ -298,13 +321,13 @@ mod tests {
     fn commits_since_the_look_and_before_it_in_the_group_are_seen() {
         let keyspace = keyspace();
         let own = validation(&keyspace, b"a");
-        own.look(keyspace.db().shared())
+        own.look(&keyspace.db().shared().core.read_points)
             .expect("nothing was written");
         let (other, same) = (
-            request(keyspace.id(), b"b", b"1"),
-            request(keyspace.id(), b"a", b"1"),
+            commit(keyspace.id(), b"b", b"1"),
+            commit(keyspace.id(), b"a", b"1"),
         );
-        let mut recent = RecentWrites::default();
+        let mut recent = Recent::default();
         let newest = keyspace.db().visible_seqno();
         let group = [Arc::clone(&other)];
         let unaffected = own.validate(&recent, newest, &group);
@@ -333,11 +356,11 @@ mod tests {
         });
         let results = std::thread::scope(|scope| {
             // The first commit leads a group of its own and waits for the log.
-            let log = db.shared().log.lock();
+            let log = db.shared().commits.log.lock();
             scope.spawn(|| keyspace.put(b"other", b"1").expect("put"));
-            wait_until(|| db.shared().committer.leads_alone());
+            wait_until(|| db.shared().commits.queue.leads_alone());
             let clients = [one, two].map(|txn| scope.spawn(|| txn.commit()));
-            wait_until(|| db.shared().committer.waiting() == 2);
+            wait_until(|| db.shared().commits.queue.waiting() == 2);
             drop(log);
             clients.map(|client| client.join().expect("join"))
         });

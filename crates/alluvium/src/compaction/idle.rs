@@ -30,7 +30,7 @@ pub(crate) enum Advice {
     /// No work before this time has passed.
     Wait(Duration),
     /// A pass is on: do its next piece of work.
-    Tidy,
+    Work,
 }
 
 /// State of commits and passes. `visible` is the newest commit, `horizon` the oldest commit that a
@@ -96,7 +96,7 @@ impl IdleClock {
                     worked: Duration::ZERO,
                     merged: HashSet::default(),
                 });
-                Advice::Tidy
+                Advice::Work
             }
             // A writer may commit meanwhile.
             left => Advice::Wait(left.min(self.period())),
@@ -165,8 +165,8 @@ mod tests {
             clock.look(start + seconds(20), 6, 6),
             Advice::Wait(seconds(5))
         );
-        assert_eq!(clock.look(start + seconds(40), 6, 6), Advice::Tidy);
-        assert_eq!(clock.look(start + seconds(41), 6, 6), Advice::Tidy);
+        assert_eq!(clock.look(start + seconds(40), 6, 6), Advice::Work);
+        assert_eq!(clock.look(start + seconds(41), 6, 6), Advice::Work);
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
         let start = Instant::now();
         let mut clock = IdleClock::new(AFTER, start, 5);
         let at = start + seconds(1_000);
-        assert_eq!(clock.look(at, 5, 3), Advice::Tidy);
+        assert_eq!(clock.look(at, 5, 3), Advice::Work);
         clock.finish(at, 5);
         for later in [0, 100, 100_000] {
             assert_eq!(
@@ -183,7 +183,7 @@ mod tests {
             );
         }
         // The snapshot that held the horizon at 3 is closed.
-        assert_eq!(clock.look(at + seconds(200_000), 5, 5), Advice::Tidy);
+        assert_eq!(clock.look(at + seconds(200_000), 5, 5), Advice::Work);
     }
 
     #[test]
@@ -191,12 +191,12 @@ mod tests {
         let start = Instant::now();
         let mut clock = IdleClock::new(AFTER, start, 5);
         let at = start + seconds(1_000);
-        assert_eq!(clock.look(at, 5, 3), Advice::Tidy);
+        assert_eq!(clock.look(at, 5, 3), Advice::Work);
         clock.begin(K, b"a");
-        assert_eq!(clock.look(at, 5, 5), Advice::Tidy, "the same pass");
+        assert_eq!(clock.look(at, 5, 5), Advice::Work, "the same pass");
         assert!(clock.has_compacted(K, b"a"));
         clock.finish(at, 5);
-        assert_eq!(clock.look(at, 5, 5), Advice::Tidy);
+        assert_eq!(clock.look(at, 5, 5), Advice::Work);
         assert!(!clock.has_compacted(K, b"a"), "a new pass");
     }
 
@@ -205,7 +205,7 @@ mod tests {
         let start = Instant::now();
         let mut clock = IdleClock::new(AFTER, start, 5);
         let at = start + seconds(20);
-        assert_eq!(clock.look(at, 5, 5), Advice::Tidy);
+        assert_eq!(clock.look(at, 5, 5), Advice::Work);
         clock.begin(K, b"a");
         clock.worked(seconds(10));
         assert!(clock.has_compacted(K, b"a") && !clock.has_compacted(K, b""));
@@ -215,7 +215,7 @@ mod tests {
             clock.look(written + seconds(88), 6, 6),
             Advice::Wait(seconds(2))
         );
-        assert_eq!(clock.look(written + seconds(90), 6, 6), Advice::Tidy);
+        assert_eq!(clock.look(written + seconds(90), 6, 6), Advice::Work);
         assert!(!clock.has_compacted(K, b"a"), "a new pass");
     }
 }

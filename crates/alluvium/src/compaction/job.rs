@@ -5,17 +5,19 @@ use crate::sync::time::Instant;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::{KeyspaceId, TableId};
-use crate::compaction::debt::is_over_budget;
+use crate::base::TableId;
+use crate::compaction::env::CompactionEnv;
 use crate::compaction::fold::{FoldCounts, FoldRules};
+use crate::compaction::garbage::{value_usage, victims};
+use crate::compaction::install::{Compacted, Inputs};
 use crate::compaction::merge::{Stream, merge};
+use crate::compaction::mode::Mode;
 use crate::compaction::output::{Cuts, NewTable, Output, discard, table_options};
 use crate::compaction::pick::Work;
 use crate::compaction::separate::ValueInputs;
-use crate::compaction::steps::{Mode, Steps};
-use crate::compaction::survey::{value_usage, victims};
+use crate::compaction::steps::Steps;
+use crate::db::core::Core;
 use crate::db::memory::Memory;
-use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::keyspace::tree::Tree;
@@ -37,46 +39,14 @@ pub(crate) struct Job {
     pub mode: Mode,
 }
 
-/// Tables that a compaction replaces, as they were when it began. Newer upper tables stay as they
-/// are.
-pub(crate) struct Inputs {
-    pub keyspace: KeyspaceId,
-    pub low: Vec<u8>,
-    /// Exclusive end of the group when the compaction began: an ingest may have split the group
-    /// since.
-    pub high: Option<Vec<u8>>,
-    pub upper: Vec<TableId>,
-    pub last: Vec<TableId>,
-}
-
-/// Output of a compaction, which replaces its inputs.
-pub(crate) enum Compacted {
-    /// New last level of the group, in key order.
-    LastLevel(Vec<NewTable>),
-    /// At most one upper table, which takes the place of the newest input with this run number.
-    Upper { run: u64, table: Option<NewTable> },
-}
-
-impl Compacted {
-    /// Returns the new tables of either kind.
-    pub fn tables(&self) -> &[NewTable] {
-        match self {
-            Compacted::LastLevel(tables) => tables,
-            Compacted::Upper { table, .. } => table.as_slice(),
-        }
-    }
-
-    /// Returns the total size of the new files.
-    pub fn bytes(&self) -> u64 {
-        self.tables().iter().map(|t| t.record.file_bytes).sum()
-    }
-}
-
 impl Job {
     /// Runs the compaction to its end, in steps. On `NoSpace` nothing has changed and the job may
     /// be picked again. The same holds if it returned without a result because a writer committed.
-    pub fn run(&self, shared: &Shared) -> Result<()> {
-        let steps = Steps::new(shared, self.mode);
+    ///
+    /// Calls `between_steps` from time to time, without any lock; an error of it ends the
+    /// compaction.
+    pub fn run(&self, env: &CompactionEnv, between_steps: &dyn Fn() -> Result<()>) -> Result<()> {
+        let steps = Steps::new(env, self.mode, between_steps);
         let began = Instant::now();
         let version = Arc::clone(&self.tree.load().version);
         let Some(index) = version.find_low(&self.low) else {
@@ -86,20 +56,20 @@ impl Job {
             // Another job was quicker; due work is picked anew.
             return Ok(());
         }
-        self.tell_begin(shared, &version.groups()[index]);
-        let result = match self.run_in(shared, &version, index, &steps) {
+        self.tell_begin(&env.core, &version.groups()[index]);
+        let result = match self.run_in(env, &version, index, &steps) {
             Err(_) if steps.given_up() => Ok(0),
             result => result,
         };
         let took = began.elapsed();
         if let Ok(bytes @ 1..) = result {
-            shared
+            env.core
                 .metrics
                 .compaction_us
                 .note_log2(took.as_micros() as u64);
-            shared.metrics.compaction_bytes.note_log2(bytes);
+            env.core.metrics.compaction_bytes.note_log2(bytes);
         }
-        shared.events.tell(|| Event::CompactionEnd {
+        env.core.events.tell(|| Event::CompactionEnd {
             keyspace: self.tree.name.clone(),
             output_bytes: *result.as_ref().unwrap_or(&0),
             took,
@@ -120,8 +90,8 @@ impl Job {
         }
     }
 
-    fn tell_begin(&self, shared: &Shared, group: &Group) {
-        shared.events.tell(|| Event::CompactionBegin {
+    fn tell_begin(&self, core: &Core, group: &Group) {
+        core.events.tell(|| Event::CompactionBegin {
             keyspace: self.tree.name.clone(),
             last_level: self.work == Work::LastLevel,
             input_bytes: match self.work {
@@ -134,7 +104,7 @@ impl Job {
     /// Returns the bytes of the new tables; 0 if nothing was done.
     fn run_in(
         &self,
-        shared: &Shared,
+        env: &CompactionEnv,
         version: &Version,
         index: usize,
         steps: &Steps<'_>,
@@ -142,22 +112,22 @@ impl Job {
         let began = Instant::now();
         let group = Arc::clone(&version.groups()[index]);
         let (inputs, merged) = match self.work {
-            Work::LastLevel => self.compact_last_level(shared, version, index, steps)?,
-            Work::Tier { from, to } => {
-                self.compact_tier(shared, version, index, from..to, steps)?
-            }
+            Work::LastLevel => self.compact_last_level(env, version, index, steps)?,
+            Work::Tier { from, to } => self.compact_tier(env, version, index, from..to, steps)?,
         };
-        shared.sync_directory()?;
+        env.core.sync_directory()?;
         // Compactions within the budget have other causes and merge few upper bytes with many:
         // their rate says nothing about how fast the backlog drains.
         let consumed: u64 = match self.work {
-            Work::LastLevel if is_over_budget(shared) => group.upper_bytes(),
+            Work::LastLevel if env.core.backlog.is_over_budget(&env.core.plan()) => {
+                group.upper_bytes()
+            }
             _ => 0,
         };
         let bytes = merged.bytes();
-        shared.install_compaction(&self.tree, &inputs, merged)?;
-        shared.metrics.compactions.add(1);
-        shared.jobs.note_drained(consumed, began.elapsed());
+        env.install(&self.tree, &inputs, merged)?;
+        env.core.metrics.compactions.add(1);
+        env.core.backlog.note_drained(consumed, began.elapsed());
         Ok(bytes)
     }
 
@@ -170,14 +140,14 @@ impl Job {
 
     fn compact_last_level(
         &self,
-        shared: &Shared,
+        env: &CompactionEnv,
         version: &Version,
         index: usize,
         steps: &Steps<'_>,
     ) -> Result<(Inputs, Compacted)> {
         let group = &version.groups()[index];
-        let points = shared.read_points.horizon_points();
-        let memory = &shared.memory;
+        let points = env.core.read_points.horizon_points();
+        let memory = &env.core.memory;
         let mut inputs = Sources::upper(version, index, &group.upper, &points, memory)?;
         let last: Vec<_> = group
             .last
@@ -188,14 +158,14 @@ impl Job {
         let last = Stream::tables(last.iter().map(|t| t.scan_all(None, None)).collect())?;
         inputs.streams.extend(last);
         if !inputs.values.files.is_empty() {
-            let trees: Vec<_> = shared.catalog.read().values().cloned().collect();
+            let trees = env.core.trees();
             let versions = trees.iter().map(|tree| Arc::clone(&tree.load().version));
             let versions: Vec<_> = versions.collect();
             inputs.values.victims = victims(&value_usage(&versions));
         }
         let cuts = Cuts {
             borders: Vec::new(),
-            bytes_max: shared.options.table_bytes,
+            bytes_max: env.core.options.table_bytes,
         };
         let tables = self.write(steps, inputs, true, cuts, &points)?;
         let inputs = Inputs {
@@ -210,15 +180,15 @@ impl Job {
 
     fn compact_tier(
         &self,
-        shared: &Shared,
+        env: &CompactionEnv,
         version: &Version,
         index: usize,
         range: Range<usize>,
         steps: &Steps<'_>,
     ) -> Result<(Inputs, Compacted)> {
         let group = &version.groups()[index];
-        let points = shared.read_points.horizon_points();
-        let (upper, memory) = (&group.upper[range.clone()], &shared.memory);
+        let points = env.core.read_points.horizon_points();
+        let (upper, memory) = (&group.upper[range.clone()], &env.core.memory);
         let inputs = Sources::upper(version, index, upper, &points, memory)?;
         let cuts = Cuts {
             borders: Vec::new(),
@@ -226,7 +196,7 @@ impl Job {
         };
         let mut tables = self.write(steps, inputs, false, cuts, &points)?;
         let table = tables.pop();
-        discard(shared, &tables);
+        discard(&env.core, &tables);
         let run = group.upper[range.start].run;
         let upper = group.upper[range].iter().map(|u| u.table.id()).collect();
         let inputs = Inputs {
@@ -247,13 +217,13 @@ impl Job {
         cuts: Cuts,
         points: &DropPoints,
     ) -> Result<Vec<NewTable>> {
-        let shared = steps.shared();
+        let core = steps.core();
         let Sources {
             mut streams,
             ranges,
             values,
         } = inputs;
-        let retire = self.tree.retire(&shared.clock, &values.files);
+        let retire = self.tree.retire(&core.clock, &values.files);
         let rules = FoldRules {
             points,
             bottom: last_level,
@@ -264,7 +234,7 @@ impl Job {
         } else {
             Arc::clone(&ranges)
         };
-        let mut output = Output::new(shared, &*self.tree, options, cuts, carried, values);
+        let mut output = Output::new(core, &*self.tree, options, cuts, carried, values);
         output.charge_inputs(streams.len() * SCAN_BYTES + ranges.memory_bytes());
         let mut counts = FoldCounts::default();
         merge(
@@ -279,7 +249,7 @@ impl Job {
                 output.add(key, seqno, kind, value)
             },
         )?;
-        shared.metrics.folded(&counts);
+        core.metrics.folded(&counts);
         output.finish()
     }
 }

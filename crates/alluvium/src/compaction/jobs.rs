@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::{KeyspaceId, SeqNo};
-use crate::compaction::idle::IdleClock;
-use crate::compaction::job::Job;
-use crate::compaction::read_triggered::{Noted, Used};
-use crate::compaction::survey::dead_in_last;
+use crate::compaction::garbage::dead_in_last;
+use crate::compaction::idle::{self, IdleClock};
+use crate::compaction::next::{Calm, RETRY_LOOK};
+use crate::compaction::read_triggered::{EarlyFlush, MemtableState, MinLifetime, Watched};
 use crate::error::{Error, Result};
 use crate::keyspace::tree::Tree;
 use crate::sync::collections::HashSet;
@@ -30,9 +30,6 @@ pub(super) struct State {
     pub busy: HashSet<(KeyspaceId, Vec<u8>)>,
     /// Ranges that callers wait for; they go before picked work.
     pub wanted: Vec<Arc<Wanted>>,
-    /// Upper bytes compacted into the last level per second by one thread, smoothed; 0 before the
-    /// first compaction.
-    drain_bytes_per_s: f64,
     /// Number of events that may have made new work, so that no wake-up is lost.
     pub events: u64,
     /// Value of `events` when a running compaction last checked for urgent work between two steps.
@@ -40,20 +37,20 @@ pub(super) struct State {
     /// Clock of idle compaction; created at the first check.
     pub idle: Option<IdleClock>,
     /// Memtables that read-triggered flushes watch.
-    pub noted: Option<Noted>,
-    /// Use of the database at the last check.
-    pub used: Used,
+    pub watched: Option<Watched>,
+    /// Newest commit and number of seeks at the last check.
+    pub used: (SeqNo, u64),
     /// Number of callers that wait in `settle`: for them, rows that only snapshots kept are due
     /// too.
     pub settling: usize,
     /// True while a thread runs an idle compaction.
-    pub tidying: bool,
+    pub idling: bool,
     /// Groups with a compaction that failed without a change, mostly for lack of space: not tried
     /// again before the next round.
-    pub put_off: HashSet<(KeyspaceId, Vec<u8>)>,
+    pub postponed: HashSet<(KeyspaceId, Vec<u8>)>,
     /// Number of compactions that failed without a change for a reason other than a full device,
     /// and the last error.
-    pub refused: (u64, Option<Error>),
+    pub failed: (u64, Option<Error>),
     /// Number of rounds of failed compactions so far, and the time of the next one.
     rounds: (u32, Option<Instant>),
     pub stop: bool,
@@ -68,9 +65,60 @@ pub(super) struct Wanted {
 }
 
 impl State {
+    /// Looks at the clocks of work that is not due: at the newest commit and the horizon, at the
+    /// seeks of all scans, and at the memtables, which may be sealed early if `may_seal` is set.
+    pub fn look(
+        &mut self,
+        after: Duration,
+        (visible, horizon): (SeqNo, SeqNo),
+        seeks: u64,
+        memtables: MemtableState,
+        may_seal: bool,
+    ) -> Calm {
+        let least = MinLifetime {
+            flush: idle::period(after),
+            seal: after,
+        };
+        let (paid, watched) = Watched::look(self.watched, memtables, least);
+        self.watched = watched;
+        let used = std::mem::replace(&mut self.used, (visible, seeks)) != (visible, seeks);
+        let now = memtables.at;
+        let clock = self
+            .idle
+            .get_or_insert_with(|| IdleClock::new(after, now, visible));
+        Calm {
+            paid: match paid {
+                EarlyFlush::All if !may_seal => EarlyFlush::Sealed,
+                paid => paid,
+            },
+            advice: clock.look(now, visible, horizon),
+            used,
+            others_idle: self.idling,
+            period: clock.period(),
+        }
+    }
+
+    /// Notes the beginning of an idle compaction.
+    pub fn begin_idle(&mut self, tree: &Tree, low: &[u8]) {
+        self.idling = true;
+        if let Some(clock) = &mut self.idle {
+            clock.begin(tree.id, low);
+        }
+    }
+
+    /// Notes that the idle pass has no group left. Does not end the pass while another thread
+    /// compacts a group: it may have more work afterwards.
+    pub fn end_pass(&mut self, now: Instant, visible: SeqNo) {
+        if let Some(clock) = &mut self.idle
+            && self.busy.is_empty()
+        {
+            clock.finish(now, visible);
+        }
+    }
+
     /// Fails with the last error of a compaction if more than the first `known` have failed.
-    pub fn check_refused(&self, known: u64) -> Result<()> {
-        match &self.refused {
+    pub fn check_failed(&self, known: u64) -> Result<()> {
+        match &self.failed {
             (count, Some(error)) if *count > known => Err(error.clone()),
             _ => Ok(()),
         }
@@ -118,12 +166,6 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Weight of the newest compaction in the smoothed drain rate.
-const DRAIN_SMOOTHING: f64 = 0.3;
-/// Drain rate assumed before the first compaction; does not slow a load down needlessly.
-const DRAIN_BYTES_PER_S_FIRST: f64 = 64e6;
-/// Time between two checks of a thread that waits for space.
-pub(super) const SPACE_LOOK: Duration = Duration::from_secs(1);
 /// Rounds after which the time between two rounds no longer doubles.
 const ROUNDS_MAX: u32 = 6;
 
@@ -149,29 +191,14 @@ impl Jobs {
         self.state.lock().settling > 0
     }
 
-    /// Updates the drain rate: this many upper bytes were compacted in this time.
-    pub fn note_drained(&self, bytes: u64, took: Duration) {
-        if bytes == 0 {
-            return;
-        }
-        let rate = bytes as f64 / took.as_secs_f64().max(1e-3);
-        let mut state = self.state.lock();
-        let old = state.drain_bytes_per_s;
-        state.drain_bytes_per_s = if old == 0.0 {
-            rate
-        } else {
-            old + DRAIN_SMOOTHING * (rate - old)
-        };
-    }
-
     /// Notes that the compaction of a group failed with `error`, which changed nothing. Callers
     /// that wait for compactions get the error, unless it is `NoSpace`: space may become free at
     /// any time.
-    pub fn put_off(&self, job: &Job, error: Error) {
+    pub fn postpone(&self, tree: &Tree, low: &[u8], error: Error) {
         let mut state = self.state.lock();
-        state.put_off.insert((job.tree.id, job.low.clone()));
+        state.postponed.insert((tree.id, low.to_vec()));
         if !matches!(error, Error::NoSpace { .. }) {
-            state.refused = (state.refused.0 + 1, Some(error));
+            state.failed = (state.failed.0 + 1, Some(error));
             self.changed.notify_all();
         }
     }
@@ -180,8 +207,8 @@ impl Jobs {
     pub fn found_space(&self) {
         let mut state = self.state.lock();
         state.rounds = (0, None);
-        if !state.put_off.is_empty() {
-            state.put_off.clear();
+        if !state.postponed.is_empty() {
+            state.postponed.clear();
             // A thread may have found no compaction that it may run, and be about to sleep.
             state.events += 1;
             self.changed.notify_all();
@@ -192,33 +219,31 @@ impl Jobs {
     /// doubles. Returns true if there are failed compactions.
     pub fn next_round(&self, now: Instant) -> bool {
         let mut state = self.state.lock();
-        if state.put_off.is_empty() {
+        if state.postponed.is_empty() {
             return false;
         }
         let rounds = state.rounds.0;
-        let later = now + SPACE_LOOK * 2_u32.pow(rounds.min(ROUNDS_MAX));
+        let later = now + RETRY_LOOK * 2_u32.pow(rounds.min(ROUNDS_MAX));
         if now >= *state.rounds.1.get_or_insert(later) {
-            state.put_off.clear();
+            state.postponed.clear();
             state.rounds = (rounds + 1, None);
         }
         true
     }
 
-    /// Notes the end of an idle compaction.
-    pub fn tidied(&self, took: Duration) {
+    /// Returns true if there were events since a running compaction last asked.
+    pub fn has_urgent_news(&self) -> bool {
         let mut state = self.state.lock();
-        state.tidying = false;
-        if let Some(clock) = &mut state.idle {
-            clock.worked(took);
-        }
+        let events = state.events;
+        std::mem::replace(&mut state.urgent_seen, events) != events
     }
 
-    pub fn drain_bytes_per_s(&self) -> f64 {
-        let rate = self.state.lock().drain_bytes_per_s;
-        if rate == 0.0 {
-            DRAIN_BYTES_PER_S_FIRST
-        } else {
-            rate
+    /// Notes the end of an idle compaction.
+    pub fn idled(&self, took: Duration) {
+        let mut state = self.state.lock();
+        state.idling = false;
+        if let Some(clock) = &mut state.idle {
+            clock.worked(took);
         }
     }
 

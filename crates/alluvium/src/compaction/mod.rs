@@ -1,12 +1,16 @@
 //! Compaction: picks groups ([`pick`]), decides which versions survive ([`fold`]), merges tables
-//! into new tables, runs the jobs on threads, and lets callers wait for them.
+//! into new tables, decides on the next work ([`next`]), runs the jobs on threads, and lets callers wait for them.
 
-mod debt;
+mod env;
 pub(crate) mod fold;
+mod garbage;
 mod idle;
+mod install;
 mod job;
 mod jobs;
 pub(crate) mod merge;
+mod mode;
+mod next;
 pub(crate) mod output;
 pub(crate) mod pick;
 mod read_triggered;
@@ -19,8 +23,7 @@ mod wait;
 
 pub use retire::{CompactionFilter, FilterDecision};
 
-pub(crate) use debt::update_admission;
-pub(crate) use job::{Compacted, Inputs};
+pub(crate) use env::CompactionEnv;
 pub(crate) use jobs::{Claim, Jobs};
 pub(crate) use threads::run;
 pub(crate) use wait::{compact_range, settle};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::base::{SeqNo, TableId, ValueFileId, ValueKind};
 use crate::compaction::separate::{PointsTo, Separator, ValueInputs};
-use crate::db::shared::Shared;
+use crate::db::core::Core;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::keyspace::expiry::{NEVER, expires_at};
@@ -55,10 +55,10 @@ pub(crate) type Carried = Arc<RangeDeletes>;
 /// reference.
 pub(crate) struct Output<S, T>
 where
-    S: Deref<Target = Shared>,
+    S: Deref<Target = Core>,
     T: Deref<Target = Tree>,
 {
-    shared: S,
+    core: S,
     tree: T,
     options: TableOptions,
     cuts: Cuts,
@@ -132,11 +132,11 @@ pub(crate) fn table_options(options: &KeyspaceOptions, last_level: bool) -> Tabl
 
 impl<S, T> Output<S, T>
 where
-    S: Deref<Target = Shared> + Clone,
+    S: Deref<Target = Core> + Clone,
     T: Deref<Target = Tree> + Clone,
 {
     pub fn new(
-        shared: S,
+        core: S,
         tree: T,
         options: TableOptions,
         cuts: Cuts,
@@ -145,13 +145,13 @@ where
     ) -> Output<S, T> {
         debug_assert!(carried.is_empty() || cuts.bytes_max == u64::MAX);
         let (open, finished, last_key) = (None, Vec::new(), Vec::new());
-        let charge = Charge::new(&shared.memory.budget, Use::Jobs);
+        let charge = Charge::new(&core.memory.budget, Use::Jobs);
         Output {
             charge,
             input_bytes: 0,
             uncharged: 0,
-            separator: Separator::new(shared.clone(), tree.clone(), values),
-            shared,
+            separator: Separator::new(core.clone(), tree.clone(), values),
+            core,
             tree,
             options,
             cuts,
@@ -174,7 +174,7 @@ where
         let buffers = self.input_bytes + open + self.separator.memory_bytes();
         self.charge.set(buffers);
         self.uncharged = 0;
-        self.shared.memory.cache.trim();
+        self.core.memory.cache.trim();
     }
 
     /// Adds the next entry. Keys ascend; the sequence numbers of one key descend.
@@ -264,10 +264,10 @@ where
     }
 
     fn create(&self) -> Result<Open> {
-        let id = self.shared.next_table_id();
+        let id = self.core.files.next_table_id();
         let uid = crate::version::random_uid();
-        let path = self.shared.path(id.to_string());
-        let file = self.shared.create_file(&path)?;
+        let path = self.core.files.path(id.to_string());
+        let file = self.core.files.create(&path)?;
         let builder = TableBuilder::new(file, uid, self.tree.id, &self.options);
         Ok(Open { id, path, builder })
     }
@@ -281,9 +281,9 @@ where
         let below = self.border().map(<[u8]>::to_vec);
         match open.builder.finish() {
             Ok(summary) => {
-                let written = &self.shared.metrics.table_bytes_written;
+                let written = &self.core.metrics.table_bytes_written;
                 written.add(summary.file_bytes);
-                self.shared.events.tell(|| Event::TableCreated {
+                self.core.events.tell(|| Event::TableCreated {
                     table: id.0,
                     keyspace: self.tree.name.clone(),
                     bytes: summary.file_bytes,
@@ -298,7 +298,7 @@ where
             }
             Err(error) => {
                 // No version names the file yet; the next open would find it unreferenced anyway.
-                let _ = self.shared.vfs.remove(&path);
+                let _ = self.core.files.vfs.remove(&path);
                 Err(error)
             }
         }
@@ -313,9 +313,9 @@ where
         let values = self.separator.written().to_vec();
         let files = self.separator.finish()?;
         let open = |finished: &Finished| {
-            let file = self.shared.open_file(&finished.path)?;
+            let file = self.core.files.open(&finished.path)?;
             let (id, uid) = (finished.id, finished.summary.uid);
-            let cache = Arc::clone(&self.shared.memory.cache);
+            let cache = Arc::clone(&self.core.memory.cache);
             let table = Table::open_with(file, id, uid, cache, |part| {
                 let named = files.get(&part.file).filter(|f| f.uid() == part.uid);
                 named.cloned().ok_or_else(|| {
@@ -341,20 +341,20 @@ where
 
 impl<S, T> Drop for Output<S, T>
 where
-    S: Deref<Target = Shared>,
+    S: Deref<Target = Core>,
     T: Deref<Target = Tree>,
 {
     /// Removes the files of a failed compaction. If the database was closed, they are left to the
     /// next open: another instance may own the directory by now.
     fn drop(&mut self) {
-        if !self.shared.owns_directory() {
+        if !self.core.access.owns_directory() {
             return;
         }
         let open = self.open.take().map(|o| o.path);
         let finished = self.finished.drain(..).map(|t| t.path);
         for path in finished.chain(open).chain(self.separator.paths()) {
             // The next open moves left-overs aside; a second failure here changes nothing.
-            let _ = self.shared.vfs.remove(&path);
+            let _ = self.core.files.vfs.remove(&path);
         }
     }
 }
@@ -378,17 +378,20 @@ pub(crate) fn record(id: TableId, summary: TableSummary) -> TableRecord {
 
 /// Deletes the files of finished tables that were not installed, and of the values written for
 /// them.
-pub(crate) fn discard(shared: &Shared, tables: &[NewTable]) {
+pub(crate) fn discard(core: &Core, tables: &[NewTable]) {
     // If the database was closed, they are left to the next open: another instance may own the
     // directory and have reused the file numbers by now.
-    if !shared.owns_directory() {
+    if !core.access.owns_directory() {
         return;
     }
     for table in tables {
         // As above: the next open moves a left-over aside.
-        let _ = shared.vfs.remove(&shared.path(table.record.id.to_string()));
+        let _ = core
+            .files
+            .vfs
+            .remove(&core.files.path(table.record.id.to_string()));
         for values in &table.values {
-            let _ = shared.vfs.remove(&shared.path(values.to_string()));
+            let _ = core.files.vfs.remove(&core.files.path(values.to_string()));
         }
     }
 }

@@ -259,4 +259,4 @@ fn similar_window(upper: &[UpperSize]) -> Option<(usize, usize)> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::base::{ValueFileId, ValueKind};
 use crate::compaction::output::table_options;
-use crate::db::shared::Shared;
+use crate::db::core::Core;
 use crate::error::{Error, Result};
 use crate::keyspace::expiry::EXPIRY_BYTES;
 use crate::keyspace::tree::Tree;
@@ -28,7 +28,7 @@ pub(crate) struct ValueInputs {
 
 /// Writer for the values of one compaction's output.
 pub(crate) struct Separator<S, T> {
-    shared: S,
+    core: S,
     tree: T,
     inputs: ValueInputs,
     /// Least length in bytes of a value that goes into a value file: the keyspace's option when the
@@ -47,11 +47,11 @@ pub(crate) struct PointsTo {
     pub stored_bytes: u64,
 }
 
-impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
-    pub fn new(shared: S, tree: T, inputs: ValueInputs) -> Separator<S, T> {
+impl<S: Deref<Target = Core>, T: Deref<Target = Tree>> Separator<S, T> {
+    pub fn new(core: S, tree: T, inputs: ValueInputs) -> Separator<S, T> {
         let from = tree.options().value_separation_bytes;
         Separator {
-            shared,
+            core,
             tree,
             inputs,
             from,
@@ -80,7 +80,7 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
             if !moves {
                 return Ok(None);
             }
-            let path = self.shared.path("value files");
+            let path = self.core.files.path("value files");
             let value = resolve(&self.inputs.files, stored, &path)?;
             return self.write(separated, &value, rest_bytes).map(Some);
         }
@@ -147,10 +147,10 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
     }
 
     fn create(&mut self) -> Result<(ValueWriter, u64)> {
-        let id = ValueFileId(self.shared.next_table_id().0);
+        let id = ValueFileId(self.core.files.next_table_id().0);
         let uid = crate::version::random_uid();
-        let path = self.shared.path(id.to_string());
-        let file = self.shared.create_file(&path)?;
+        let path = self.core.files.path(id.to_string());
+        let file = self.core.files.create(&path)?;
         self.written.push(id);
         // Values are written once, like the last level.
         let codec = table_options(&self.tree.options(), true).codec;
@@ -160,8 +160,8 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
 
     fn finish_file(&mut self) -> Result<()> {
         if let Some((writer, _)) = self.open.take() {
-            let file = writer.finish(&self.shared.open_files)?;
-            let written = &self.shared.metrics.table_bytes_written;
+            let file = writer.finish(&self.core.files.open_files)?;
+            let written = &self.core.metrics.table_bytes_written;
             written.add(file.file_bytes());
             self.inputs.files.insert(file.id(), file);
         }
@@ -187,7 +187,7 @@ impl<S: Deref<Target = Shared>, T: Deref<Target = Tree>> Separator<S, T> {
     /// Returns the paths of the files that this compaction wrote and did not hand over, for a
     /// compaction that failed.
     pub fn paths(&self) -> impl Iterator<Item = PathBuf> + '_ {
-        let path = |id: &ValueFileId| self.shared.path(id.to_string());
+        let path = |id: &ValueFileId| self.core.files.path(id.to_string());
         self.written.iter().map(path)
     }
 }

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use crate::sync::time::Instant;
 
-use crate::base::SeqNo;
-use crate::compaction::threads::run_urgent;
-use crate::db::shared::Shared;
+use crate::compaction::env::CompactionEnv;
+use crate::compaction::mode::Mode;
+use crate::db::core::Core;
 use crate::error::{Error, Result};
 
 /// Keys between two checks of the clock.
@@ -30,30 +30,12 @@ const STEP: Duration = Duration::from_millis(2);
 /// itself wait for the space that this compaction frees.
 const FLUSH_FIRST: Duration = Duration::from_millis(20);
 
-/// Kind of job that a compaction belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Due work.
-    Due,
-    /// Read-triggered work, not due.
-    ReadTriggered,
-    /// Due work that interrupts another compaction; it is not interrupted itself.
-    Urgent,
-    /// Idle work, not due: ends as soon as there is a newer commit than this.
-    Tidy(SeqNo),
-}
-
-impl Mode {
-    /// Returns true if commits would sooner or later wait for it.
-    pub fn is_due(self) -> bool {
-        matches!(self, Mode::Due | Mode::Urgent)
-    }
-}
-
 /// Progress of one compaction through its steps.
 pub(crate) struct Steps<'a> {
-    shared: &'a Shared,
+    env: &'a CompactionEnv,
     mode: Mode,
+    /// Runs more urgent work.
+    between_steps: &'a dyn Fn() -> Result<()>,
     keys: Cell<u32>,
     bytes: Cell<u64>,
     began: Cell<Instant>,
@@ -61,10 +43,17 @@ pub(crate) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    pub fn new(shared: &'a Shared, mode: Mode) -> Steps<'a> {
+    /// Begins a compaction. `between_steps` runs more urgent work; it is not called in a
+    /// compaction that is itself urgent or idle.
+    pub fn new(
+        env: &'a CompactionEnv,
+        mode: Mode,
+        between_steps: &'a dyn Fn() -> Result<()>,
+    ) -> Steps<'a> {
         Steps {
-            shared,
+            env,
             mode,
+            between_steps,
             keys: Cell::new(0),
             bytes: Cell::new(0),
             began: Cell::new(Instant::now()),
@@ -72,8 +61,8 @@ impl<'a> Steps<'a> {
         }
     }
 
-    pub fn shared(&self) -> &'a Shared {
-        self.shared
+    pub fn core(&self) -> &'a Core {
+        &self.env.core
     }
 
     /// Counts output.
@@ -98,29 +87,30 @@ impl<'a> Steps<'a> {
     }
 
     fn look(&self) -> Result<()> {
-        self.shared.check_open()?;
-        self.shared.poison.check()?;
-        if let Mode::Tidy(seqno) = self.mode
-            && self.shared.read_points.visible() != seqno
+        let core = self.core();
+        core.access.check_open()?;
+        core.poison.check()?;
+        if let Mode::Idle(seqno) = self.mode
+            && core.read_points.visible() != seqno
         {
             self.given_up.set(true);
             return Err(Error::Closed);
         }
         if self.bytes.get() >= STEP_BYTES || self.began.get().elapsed() >= STEP {
-            self.between_steps()?;
+            self.end_step()?;
             self.bytes.set(0);
             self.began.set(Instant::now());
         }
         Ok(())
     }
 
-    fn between_steps(&self) -> Result<()> {
+    fn end_step(&self) -> Result<()> {
         // If no other thread wants the core, this returns at once.
         crate::sync::thread::yield_now();
-        self.shared.let_flush_go_first(FLUSH_FIRST);
+        self.env.flushes.go_first(FLUSH_FIRST);
         match self.mode {
-            Mode::Due | Mode::ReadTriggered => run_urgent(self.shared),
-            Mode::Urgent | Mode::Tidy(_) => Ok(()),
+            Mode::Due | Mode::ReadTriggered => (self.between_steps)(),
+            Mode::Urgent | Mode::Idle(_) => Ok(()),
         }
     }
 }

@@ -3,12 +3,14 @@
 //! The space budget is one for the database, so that a keyspace that hardly changes leaves its
 //! share to the others.
 
-use crate::sync::collections::{HashMap, HashSet};
+use crate::sync::collections::HashSet;
 use std::sync::Arc;
 
 use crate::base::{SeqNo, ValueFileId};
+use crate::compaction::garbage::{dead_in_last, files_to_empty};
+use crate::compaction::jobs::Jobs;
 use crate::compaction::pick::{GroupSize, UpperSize};
-use crate::db::shared::Shared;
+use crate::db::core::Core;
 use crate::keyspace::tree::Tree;
 use crate::table::Table;
 use crate::version::group::{Group, Upper, Version};
@@ -27,6 +29,13 @@ pub(crate) struct Place {
     pub index: usize,
 }
 
+impl Place {
+    /// Returns the group.
+    pub fn group(&self) -> &Arc<Group> {
+        &self.version.groups()[self.index]
+    }
+}
+
 /// Criteria for worthless entries of a table.
 struct Worth {
     horizon: SeqNo,
@@ -35,16 +44,21 @@ struct Worth {
     victims: HashSet<ValueFileId>,
 }
 
-pub(crate) fn survey(shared: &Shared) -> Survey {
-    let trees: Vec<Arc<Tree>> = shared.catalog.read().values().cloned().collect();
+/// Returns the sizes of all groups now.
+pub(crate) fn survey(core: &Core, jobs: &Jobs) -> Survey {
+    survey_of(core.trees(), core, jobs)
+}
+
+/// Returns the sizes of all groups of these keyspaces now.
+pub(crate) fn survey_of(trees: Vec<Arc<Tree>>, core: &Core, jobs: &Jobs) -> Survey {
     let versions: Vec<Arc<Version>> = trees
         .iter()
         .map(|tree| Arc::clone(&tree.load().version))
         .collect();
     let worth = Worth {
-        horizon: shared.read_points.horizon(),
-        expired_for_all: if shared.clock.in_use() {
-            shared.clock.expired_for_all()
+        horizon: core.read_points.horizon(),
+        expired_for_all: if core.clock.in_use() {
+            core.clock.expired_for_all()
         } else {
             0
         },
@@ -56,7 +70,7 @@ pub(crate) fn survey(shared: &Shared) -> Survey {
     };
     for (tree, version) in trees.into_iter().zip(versions) {
         for (index, group) in version.groups().iter().enumerate() {
-            let busy = shared.jobs.is_busy(&tree, &group.low);
+            let busy = jobs.is_busy(&tree, &group.low);
             survey.sizes.push(group_size(group, &worth, busy));
             survey.places.push(Place {
                 tree: Arc::clone(&tree),
@@ -108,21 +122,6 @@ fn group_size(group: &Group, worth: &Worth, busy: bool) -> GroupSize {
     }
 }
 
-/// Returns the number of entries of a last-level table that a compaction certainly drops: its
-/// tombstones and the older versions of its rows, once no read point lies below any entry of the
-/// table.
-pub(crate) fn dead_in_last(table: &Table, horizon: SeqNo) -> u64 {
-    if table.max_seqno() <= horizon {
-        let older = table.properties().older_versions;
-        table
-            .tombstones()
-            .saturating_add(older)
-            .min(table.entries())
-    } else {
-        0
-    }
-}
-
 impl Worth {
     fn expired(&self, table: &Table) -> u64 {
         // A snapshot may keep expired versions below newer ones through any number of compactions.
@@ -138,62 +137,6 @@ impl Worth {
         let victims = values.filter(|part| self.victims.contains(&part.file));
         victims.map(|part| part.stored_bytes).sum()
     }
-}
-
-/// Share of garbage above which compactions empty a value file.
-const GARBAGE_MAX: f64 = 0.25;
-
-/// Returns the value files that justify compacting quiet groups: those with much garbage, if
-/// garbage is also a large part of all value files together.
-fn files_to_empty(versions: &[Arc<Version>]) -> HashSet<ValueFileId> {
-    let usage = value_usage(versions);
-    let (bytes, live) = usage
-        .values()
-        .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    if is_mostly_garbage(bytes, live) {
-        victims(&usage)
-    } else {
-        HashSet::default()
-    }
-}
-
-/// Returns the value files with much garbage: a compaction that finds a pointer into one moves the
-/// value.
-pub(crate) fn victims(usage: &ValueUsage) -> HashSet<ValueFileId> {
-    let garbage = usage
-        .iter()
-        .filter(|(_, (bytes, live))| is_mostly_garbage(*bytes, *live));
-    garbage.map(|(id, _)| *id).collect()
-}
-
-fn is_mostly_garbage(bytes: u64, live: u64) -> bool {
-    (live as f64) < (1.0 - GARBAGE_MAX) * bytes as f64
-}
-
-/// For each value file, the bytes of all its values and of the values that tables point to.
-pub(crate) type ValueUsage = HashMap<ValueFileId, (u64, u64)>;
-
-/// Computes the [`ValueUsage`] of these versions.
-pub(crate) fn value_usage(versions: &[Arc<Version>]) -> ValueUsage {
-    let mut usage = ValueUsage::default();
-    let mut counted = HashSet::default();
-    let groups = versions.iter().flat_map(|version| version.groups());
-    let tables = groups.flat_map(|g| g.upper.iter().map(|u| &u.table).chain(&g.last));
-    for table in tables.filter(|table| !table.properties().values.is_empty()) {
-        // A table that groups share counts once.
-        if !counted.insert(table.id()) {
-            continue;
-        }
-        for part in &table.properties().values {
-            let Some(file) = table.value_files().get(&part.file) else {
-                continue;
-            };
-            // The footer is not garbage: in a file with one small value it is the larger part.
-            let (_, live) = usage.entry(part.file).or_insert((file.stored_bytes(), 0));
-            *live += part.stored_bytes;
-        }
-    }
-    usage
 }
 
 #[cfg(all(test, not(loom)))]
@@ -226,7 +169,7 @@ mod tests {
         let other = db.keyspace("other", KeyspaceOptions::default());
         let other = other.expect("keyspace");
         let look = || {
-            let survey = survey(db.shared());
+            let survey = survey(&db.shared().core, &db.shared().jobs);
             let mut places = survey.places.iter();
             let at = places.position(|place| &*place.tree.name == "k");
             let at = at.expect("one group");
@@ -292,7 +235,7 @@ mod tests {
                 let key = (100 * n).to_be_bytes();
                 assert!(cursor.seek(&key).expect("seek"));
             }
-            survey(db.shared()).sizes[0].needless_seeks
+            survey(&db.shared().core, &db.shared().jobs).sizes[0].needless_seeks
         };
         let (cold, both) = (needless(), needless());
         let about = |n: u64| n - n / 4..=n + n / 4;

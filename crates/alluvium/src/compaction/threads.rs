@@ -1,280 +1,289 @@
-//! Compaction threads, and how each one picks its next job.
+//! Compaction threads: each one looks at the database, asks [`crate::compaction::next`] for the
+//! next piece of work, and does it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::SeqNo;
-use crate::compaction::debt::{rules, update_admission};
-use crate::compaction::idle::{self, Advice, IdleClock};
+use crate::compaction::env::CompactionEnv;
 use crate::compaction::job::Job;
-use crate::compaction::jobs::{SPACE_LOOK, Wanted};
-use crate::compaction::pick::{PickRules, Picked, Work};
-use crate::compaction::read_triggered;
-use crate::compaction::steps::Mode;
-use crate::compaction::survey::{Survey, survey};
-use crate::db::shared::Shared;
+use crate::compaction::jobs::State;
+use crate::compaction::mode::Mode;
+use crate::compaction::next::{Next, RETRY_LOOK, Rest, Seen, next, quiet};
+use crate::compaction::pick::Picked;
+use crate::compaction::read_triggered::{EarlyFlush, MemtableState, Watched};
+use crate::compaction::survey::{Place, Survey, survey, survey_of};
 use crate::error::{Error, Result};
 use crate::sync::time::Instant;
 
-/// Next action of a thread.
-enum Next {
-    Run(Job),
-    /// Sleep until an event, or at most this long.
-    Wait(Option<Duration>),
-}
-
 /// Runs one compaction thread until the database closes or is poisoned.
-pub(crate) fn run(shared: &Shared) {
+pub(crate) fn run(env: &CompactionEnv) {
     loop {
-        let seen = shared.jobs.state.lock().events;
-        let next = claim(shared).map_or_else(|| idle(shared), Next::Run);
-        let job = match next {
-            Next::Run(job) => job,
-            Next::Wait(most) => {
-                let mut state = shared.jobs.state.lock();
-                if state.stop {
-                    return;
-                }
-                if state.events == seen {
-                    match most {
-                        Some(most) => drop(shared.jobs.changed.wait_for(&mut state, most)),
-                        None => shared.jobs.changed.wait(&mut state),
-                    }
+        let events = env.jobs.state.lock().events;
+        let ends = env.core.access.check_open().is_err() || env.core.poison.check().is_err();
+        if ends || env.jobs.is_stopped() {
+            return;
+        }
+        let (mut seen, places) = look(env);
+        let most = match next(&env.rules(), &seen) {
+            Next::Compact(mode, picked) => {
+                let job = job(mode, picked, &places);
+                // Another thread may have claimed the same group in the meantime: then looks again.
+                if claim(&mut env.jobs.state.lock(), &job) {
+                    compact(env, &job);
                 }
                 continue;
             }
-        };
-        let began = Instant::now();
-        let result = job.run(shared);
-        if matches!(job.mode, Mode::Tidy(_)) {
-            shared.jobs.tidied(began.elapsed());
-        }
-        release(shared, &job);
-        update_admission(shared);
-        match result {
-            Ok(()) => shared.found_space(),
-            Err(error) if error.may_be_retried() => retry_later(shared, &job, error),
-            Err(Error::Closed) => return,
-            Err(error) => {
-                shared.poison.set(error);
-                shared.wake_after_poison();
-                return;
+            Next::Refuse(group) => {
+                places[group].group().scan_cost.reset();
+                continue;
             }
-        }
-        if shared.jobs.is_stopped() {
-            return;
-        }
+            Next::MakeRoom(flush) => {
+                // Space from files that other jobs removed, or that a dropped keyspace had.
+                env.ballast.look_for_space();
+                run_flush(env, flush);
+                Some(RETRY_LOOK)
+            }
+            Next::Sleep(most) => most,
+            Next::Quiet => match be_quiet(env, &mut seen, &places) {
+                Some(most) => Some(most),
+                None => continue,
+            },
+        };
+        sleep(env, events, most);
     }
 }
 
-/// Schedules a retry of a job that failed without a change: at once if cutting the ballast file has
-/// made room for it, otherwise in the next round.
-fn retry_later(shared: &Shared, job: &Job, error: Error) {
-    if !job.mode.is_due() {
-        // Not worth the ballast file, without which commits are refused.
-        if job.mode == Mode::ReadTriggered {
-            job.charge_scans_again();
-        }
-    } else if shared.note_background_failure(&error) {
+/// Sleeps until an event after the first `events`, or at most this long.
+fn sleep(env: &CompactionEnv, events: u64, most: Option<Duration>) {
+    let mut state = env.jobs.state.lock();
+    if state.stop || state.events != events {
         return;
     }
-    shared.jobs.put_off(job, error);
-}
-
-/// Decides on the next action of a thread that has no compaction to run.
-fn idle(shared: &Shared) -> Next {
-    let one_waits = shared.jobs.next_round(Instant::now());
-    match (shared.ballast.is_low(), one_waits) {
-        (true, _) => make_room(shared),
-        // There may be space again, since other jobs have found some; no event reports that.
-        (false, true) => Next::Wait(Some(SPACE_LOOK)),
-        (false, false) => tidy(shared),
+    match most {
+        Some(most) => drop(env.jobs.changed.wait_for(&mut state, most)),
+        None => env.jobs.changed.wait(&mut state),
     }
 }
 
-/// Tries to free space while the device is full and no compaction finds room: deletes in memory can
-/// help.
-fn make_room(shared: &Shared) -> Next {
-    // Space from files that other jobs removed, or that a dropped keyspace had.
-    shared.look_for_space();
-    // While sealed memtables find no space, sealing one more does not help. They would only pile
-    // up, above the ceiling and unnoticed by the check of it in each commit.
-    if shared.sealed_bytes() > 0 {
-        shared.want_flush();
-    } else if shared.has_memtables() {
-        shared.seal_and_flush();
+/// Looks at the database: its state for [`next`], and the group of each size.
+fn look(env: &CompactionEnv) -> (Seen, Vec<Place>) {
+    let core = &env.core;
+    let (wanted, survey) = match look_at_wanted(env) {
+        Some((group, survey)) => (Some(group), survey),
+        None => (None, free_groups(env)),
+    };
+    let seen = Seen {
+        groups: survey.sizes,
+        wanted,
+        settling: env.jobs.is_settling(),
+        low_on_space: env.ballast.is_low(),
+        postponed: env.jobs.next_round(Instant::now()),
+        sealed_bytes: env.flushes.sealed_bytes(),
+        has_rows: core.has_memtables(),
+        free_bytes: core.files.free_bytes(),
+        scan_share: core.options.idle_after.map(|_| {
+            let watched = env.jobs.state.lock().watched;
+            Watched::scan_share(watched)
+        }),
+    };
+    (seen, survey.places)
+}
+
+/// Surveys all groups; those with a postponed compaction count as busy.
+fn free_groups(env: &CompactionEnv) -> Survey {
+    let mut survey = survey(&env.core, &env.jobs);
+    skip_postponed(env, &mut survey);
+    survey
+}
+
+/// Excludes the groups with a failed compaction that is not to be tried again yet.
+fn skip_postponed(env: &CompactionEnv, survey: &mut Survey) {
+    let state = env.jobs.state.lock();
+    if state.postponed.is_empty() {
+        return;
     }
-    Next::Wait(Some(SPACE_LOOK))
+    for (size, place) in survey.sizes.iter_mut().zip(&survey.places) {
+        let group = (place.tree.id, place.group().low.clone());
+        size.busy |= state.postponed.contains(&group);
+    }
 }
 
-/// Starts idle or read-triggered work, for when no work is due.
-fn tidy(shared: &Shared) -> Next {
-    let Some(after) = shared.options.idle_after else {
-        return Next::Wait(None);
-    };
-    let points = &shared.read_points;
-    let (visible, horizon, now) = (points.visible(), points.horizon(), Instant::now());
-    let seeks = read_triggered::seeks(shared);
-    let patience = read_triggered::Patience {
-        flush: idle::period(after),
-        seal: after,
-    };
-    read_triggered::flush(shared, patience);
-    let used = read_triggered::is_used(shared, visible, seeks);
-    let period = {
-        let mut state = shared.jobs.state.lock();
-        let clock = state
-            .idle
-            .get_or_insert_with(|| IdleClock::new(after, now, visible));
-        let (period, advice) = (clock.period(), clock.look(now, visible, horizon));
-        match advice {
-            Advice::Wait(most) if used => {
-                return Next::Wait(Some(most.min(read_triggered::LOOK_WHILE_USED)));
-            }
-            Advice::Wait(most) => return Next::Wait(Some(most)),
-            // One thread is enough for work that is not urgent.
-            Advice::Tidy if state.tidying || state.stop => return Next::Wait(Some(period)),
-            Advice::Tidy => state.tidying = true,
-        }
-        period
-    };
-    let job = if shared.has_memtables() {
-        // The end of the flush is an event.
-        shared.seal_and_flush();
-        None
-    } else {
-        shared.memory.budget.forget_peak();
-        let job = claim_tidy(shared, visible);
-        let mut state = shared.jobs.state.lock();
-        // A group that another thread compacts may have more work afterwards.
-        let alone = state.busy.is_empty();
-        match (&job, &mut state.idle) {
-            (Some(job), Some(clock)) => clock.begin(job.tree.id, &job.low),
-            (None, Some(clock)) if alone => clock.finish(now, visible),
-            _ => {}
-        }
-        job
-    };
-    shared.jobs.state.lock().tidying = job.is_some();
-    job.map_or(Next::Wait(Some(period)), Next::Run)
-}
-
-fn claim_tidy(shared: &Shared, visible: SeqNo) -> Option<Job> {
-    claim_by(shared, Mode::Tidy(visible), |rules, survey| {
-        let free = shared.vfs.free_bytes(&shared.dir).unwrap_or(0);
-        let state = shared.jobs.state.lock();
-        for (size, place) in survey.sizes.iter_mut().zip(&survey.places) {
-            let group = &place.version.groups()[place.index];
-            let clock = state.idle.as_ref();
-            size.busy |= clock.is_some_and(|clock| clock.has_compacted(place.tree.id, &group.low));
-            size.busy |= free < read_triggered::room_for(group);
-        }
-        rules.pick_idle(&survey.sizes)
+/// Looks for a free group of a range that a caller waits for; surveys only its keyspace.
+fn look_at_wanted(env: &CompactionEnv) -> Option<(usize, Survey)> {
+    let wanted = env.jobs.state.lock().wanted.clone();
+    let horizon = env.core.read_points.horizon();
+    wanted.iter().find_map(|wanted| {
+        let trees = vec![Arc::clone(&wanted.tree)];
+        let mut survey = survey_of(trees, &env.core, &env.jobs);
+        skip_postponed(env, &mut survey);
+        let version = &survey.places.first()?.version;
+        let mut pending = wanted.pending(version, horizon);
+        let group = pending.find_map(|group| {
+            let group = version.find_low(&group.low)?;
+            (!survey.sizes[group].busy).then_some(group)
+        });
+        let group = group?;
+        drop(pending);
+        Some((group, survey))
     })
 }
 
-/// Picks the most useful work of all keyspaces and marks its group as busy.
-fn claim(shared: &Shared) -> Option<Job> {
-    let wanted = match shared.poison.check() {
-        Ok(()) => shared.jobs.state.lock().wanted.clone(),
-        Err(_) => Vec::new(),
-    };
-    let wanted = wanted.iter().find_map(|w| claim_wanted(shared, w));
-    let due =
-        wanted.or_else(|| claim_by(shared, Mode::Due, |rules, survey| rules.pick(&survey.sizes)));
-    let (low, settling) = (shared.ballast.is_low(), shared.jobs.is_settling());
-    let due = due.or_else(|| {
-        let reclaim = |rules: &PickRules, survey: &mut Survey| rules.pick_reclaim(&survey.sizes);
-        settling
-            .then(|| claim_by(shared, Mode::Due, reclaim))
-            .flatten()
-    });
-    due.or_else(|| {
-        if low {
-            // Now any entry that a compaction may drop is worth its work.
-            let idle = |rules: &PickRules, survey: &mut Survey| rules.pick_idle(&survey.sizes);
-            return claim_by(shared, Mode::Due, idle);
-        }
-        shared.options.idle_after?;
-        claim_by(shared, Mode::ReadTriggered, |rules, survey| {
-            read_triggered::pick(shared, rules, survey)
-        })
-    })
-}
-
-fn claim_by(
-    shared: &Shared,
-    mode: Mode,
-    pick: impl FnOnce(&PickRules, &mut Survey) -> Option<Picked>,
-) -> Option<Job> {
-    if shared.poison.check().is_err() {
-        return None;
-    }
-    let mut survey = survey(shared);
-    skip_put_off(shared, &mut survey);
-    let picked = pick(&rules(shared), &mut survey)?;
-    let place = &survey.places[picked.group];
-    let group = &place.version.groups()[place.index];
-    let job = Job {
+fn job(mode: Mode, picked: Picked, places: &[Place]) -> Job {
+    let place = &places[picked.group];
+    let group = place.group();
+    Job {
         tree: Arc::clone(&place.tree),
         low: group.low.clone(),
         work: picked.work,
         picked: group.upper.iter().map(|u| u.table.id()).collect(),
         mode,
-    };
-    let mut state = shared.jobs.state.lock();
-    // Another thread may have claimed the same group in the meantime: then pick again.
-    (!state.stop && state.busy.insert((job.tree.id, job.low.clone()))).then_some(job)
+    }
 }
 
-/// Excludes the groups with a failed compaction that is not to be tried again yet.
-fn skip_put_off(shared: &Shared, survey: &mut Survey) {
-    let state = shared.jobs.state.lock();
-    if state.put_off.is_empty() {
+/// Marks the group of a job as busy. Returns false if it already is, or if the database closes.
+fn claim(state: &mut State, job: &Job) -> bool {
+    !state.stop && state.busy.insert((job.tree.id, job.low.clone()))
+}
+
+/// Runs a claimed job.
+fn compact(env: &CompactionEnv, job: &Job) {
+    let began = Instant::now();
+    let result = job.run(env, &|| run_urgent(env));
+    if matches!(job.mode, Mode::Idle(_)) {
+        env.jobs.idled(began.elapsed());
+    }
+    release(env, job);
+    env.core.update_admission();
+    match result {
+        Ok(()) => env.ballast.found_space(),
+        Err(error) if error.may_be_retried() => retry_later(env, job, error),
+        // The database closes.
+        Err(Error::Closed) => {}
+        Err(error) => drop(env.core.poison.set(error)),
+    }
+}
+
+fn release(env: &CompactionEnv, job: &Job) {
+    let mut state = env.jobs.state.lock();
+    state.busy.remove(&(job.tree.id, job.low.clone()));
+    state.events += 1;
+    env.jobs.changed.notify_all();
+}
+
+/// Schedules a retry of a job that failed without a change: at once if cutting the ballast file has
+/// made room for it, otherwise in the next round.
+fn retry_later(env: &CompactionEnv, job: &Job, error: Error) {
+    if !job.mode.is_due() {
+        // Not worth the ballast file, without which commits are refused.
+        if job.mode == Mode::ReadTriggered {
+            job.charge_scans_again();
+        }
+    } else if env.ballast.note_failure(&error) {
         return;
     }
-    for (size, place) in survey.sizes.iter_mut().zip(&survey.places) {
-        let low = place.version.groups()[place.index].low.clone();
-        size.busy |= state.put_off.contains(&(place.tree.id, low));
+    env.jobs.postpone(&job.tree, &job.low, error);
+}
+
+fn run_flush(env: &CompactionEnv, flush: EarlyFlush) {
+    match flush {
+        EarlyFlush::Nothing => {}
+        EarlyFlush::Sealed => env.flushes.want(),
+        EarlyFlush::All => env.commits.seal_and_flush(),
     }
 }
 
-/// Claims a compaction of one group of a range that a caller waits for, unless all of them are
-/// busy.
-fn claim_wanted(shared: &Shared, wanted: &Wanted) -> Option<Job> {
-    let horizon = shared.read_points.horizon();
-    let version = Arc::clone(&wanted.tree.load().version);
-    wanted.pending(&version, horizon).find_map(|group| {
-        let job = Job {
-            tree: Arc::clone(&wanted.tree),
-            low: group.low.clone(),
-            work: Work::LastLevel,
-            picked: group.upper.iter().map(|u| u.table.id()).collect(),
-            mode: Mode::Due,
-        };
-        let mut state = shared.jobs.state.lock();
-        let group = (job.tree.id, job.low.clone());
-        let free = !state.stop && !state.put_off.contains(&group) && state.busy.insert(group);
-        free.then_some(job)
-    })
+/// Does work that is not due. Returns the time to sleep; `None` after a compaction.
+fn be_quiet(env: &CompactionEnv, seen: &mut Seen, places: &[Place]) -> Option<Duration> {
+    let after = env.core.options.idle_after?;
+    let points = &env.core.read_points;
+    let (visible, horizon) = (points.visible(), points.horizon());
+    let (seeks, memtables) = (all_seeks(env), look_at_memtables(env));
+    let may_seal = may_seal(env, seen, memtables);
+    let mut state = env.jobs.state.lock();
+    let calm = state.look(after, (visible, horizon), seeks, memtables, may_seal);
+    let in_pass = |group: usize| {
+        let (place, clock) = (&places[group], state.idle.as_ref());
+        clock.is_some_and(|clock| clock.has_compacted(place.tree.id, &place.group().low))
+    };
+    let (flush, rest) = quiet(&env.rules(), seen, &calm, in_pass);
+    let mut claimed = None;
+    match rest {
+        Rest::Sleep(_) => {}
+        Rest::Compact(picked) => {
+            let job = job(Mode::Idle(visible), picked, places);
+            if claim(&mut state, &job) {
+                state.begin_idle(&job.tree, &job.low);
+                claimed = Some(job);
+            }
+        }
+        Rest::EndPass => state.end_pass(memtables.at, visible),
+    }
+    drop(state);
+    run_flush(env, flush);
+    match rest {
+        Rest::Sleep(most) => return Some(most),
+        Rest::Compact(_) | Rest::EndPass => env.core.memory.budget.forget_peak(),
+    }
+    if let Some(job) = &claimed {
+        compact(env, job);
+    }
+    (rest == Rest::EndPass).then_some(calm.period)
+}
+
+/// Returns the number of all seeks of scans in the database.
+fn all_seeks(env: &CompactionEnv) -> u64 {
+    let trees = env.core.catalog.read();
+    let seeks = trees.values().map(|tree| tree.counters.seeks.totals().0);
+    seeks.sum()
+}
+
+/// Returns the state of the memtables now.
+fn look_at_memtables(env: &CompactionEnv) -> MemtableState {
+    let (generations, sealed_bytes) = env.flushes.sealed();
+    let plan = env.core.plan();
+    let trees = env.core.catalog.read();
+    let with_rows = trees.values().filter(|t| t.load().has_memtable_rows());
+    let seeks = with_rows.map(|tree| tree.counters.seeks.totals().0);
+    let (keyspaces, seeks) = seeks.fold((0, 0), |(count, sum), seeks| (count + 1, sum + seeks));
+    drop(trees);
+    MemtableState {
+        generations,
+        sealed_bytes: sealed_bytes as u64,
+        keyspaces,
+        seeks,
+        at: Instant::now(),
+        active_bytes: env.commits.log.lock().active_bytes(),
+        worth_bytes: plan.worth_sealing_bytes(),
+        full_bytes: plan.active_bytes,
+    }
+}
+
+/// Returns true if memtables may be sealed before they are full. Sealed memtables that find no
+/// space would only pile up. On a nearly full device, the next log segment and the flush are not
+/// worth the space that is kept for deletes.
+fn may_seal(env: &CompactionEnv, seen: &Seen, now: MemtableState) -> bool {
+    let takes = env.core.plan().segment_bytes() + now.sealed_bytes + now.active_bytes as u64;
+    !env.flushes.has_failed() && seen.free_bytes >= 2 * takes
 }
 
 /// Runs jobs that cannot wait for the compaction that calls this between two of its steps. Surveys
 /// the groups only after a flush or a compaction.
-pub(crate) fn run_urgent(shared: &Shared) -> Result<()> {
-    let events = {
-        let mut state = shared.jobs.state.lock();
-        let events = state.events;
-        events - std::mem::replace(&mut state.urgent_seen, events)
-    };
-    if events == 0 {
+fn run_urgent(env: &CompactionEnv) -> Result<()> {
+    if !env.jobs.has_urgent_news() {
         return Ok(());
     }
-    // Each job that is picked leaves fewer tables than it found.
-    let urgent = |rules: &PickRules, survey: &mut Survey| rules.pick_urgent(&survey.sizes);
-    while let Some(job) = claim_by(shared, Mode::Urgent, urgent) {
-        let result = job.run(shared);
-        release(shared, &job);
+    // Ends: each job that is picked leaves fewer tables than it found.
+    while env.core.poison.check().is_ok() {
+        let survey = free_groups(env);
+        let Some(picked) = env.rules().pick_urgent(&survey.sizes) else {
+            return Ok(());
+        };
+        let job = job(Mode::Urgent, picked, &survey.places);
+        if !claim(&mut env.jobs.state.lock(), &job) {
+            return Ok(());
+        }
+        let result = job.run(env, &|| Ok(()));
+        release(env, &job);
         match result {
             // It is picked again when the interrupted compaction has ended.
             Err(error) if error.may_be_retried() => return Ok(()),
@@ -284,36 +293,90 @@ pub(crate) fn run_urgent(shared: &Shared) -> Result<()> {
     Ok(())
 }
 
-fn release(shared: &Shared, job: &Job) {
-    let mut state = shared.jobs.state.lock();
-    state.busy.remove(&(job.tree.id, job.low.clone()));
-    state.events += 1;
-    shared.jobs.changed.notify_all();
-}
-
 #[cfg(all(test, not(loom), not(feature = "simulation")))]
 mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
     use super::*;
+    use crate::compaction::pick::SEEKS_PER_INSTALL;
     use crate::db::{Database, Options};
-    use crate::keyspace::KeyspaceOptions;
+    use crate::iter::CursorOptions;
+    use crate::keyspace::{Keyspace, KeyspaceOptions};
     use crate::vfs::MemVfs;
+
+    /// Opens a database with a keyspace in which no background thread does work that is not due.
+    fn opened() -> (Database, Keyspace) {
+        let options = Options {
+            idle_after: None,
+            ..Options::default()
+        };
+        let db = Database::open_on(Arc::new(MemVfs::new()), Path::new("db"), options);
+        let db = db.expect("open");
+        let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");
+        (db, k)
+    }
 
     #[test]
     fn no_memtable_is_sealed_while_sealed_ones_cannot_be_flushed() {
-        let db = Database::open_on(Arc::new(MemVfs::new()), Path::new("db"), Options::default());
-        let db = db.expect("open");
-        let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");
-        let shared = db.shared();
-        shared.stop_flusher();
+        let (db, k) = opened();
+        let env = db.shared().compaction();
+        env.flushes.stop();
         let sealed = [b"a", b"b", b"c"].map(|key| {
             k.put(key, b"1").expect("put");
-            make_room(shared);
-            shared.sealed_bytes()
+            let (mut seen, _) = look(&env);
+            seen.low_on_space = true;
+            let Next::MakeRoom(flush) = next(&env.rules(), &seen) else {
+                panic!("the device is full: {seen:?}");
+            };
+            run_flush(&env, flush);
+            env.flushes.sealed_bytes()
         });
         assert!(sealed[0] > 0);
         assert_eq!(sealed, [sealed[0]; 3]);
+    }
+
+    #[test]
+    fn commits_and_seeks_count_as_use() {
+        let (db, k) = opened();
+        let env = db.shared().compaction();
+        let used = || {
+            let visible = env.core.read_points.visible();
+            let (seeks, now) = (all_seeks(&env), look_at_memtables(&env));
+            let mut state = env.jobs.state.lock();
+            let after = Duration::from_secs(20);
+            state.look(after, (visible, visible), seeks, now, true).used
+        };
+        k.put(b"key", b"value").expect("put");
+        assert!(used() && !used());
+        let mut cursor = k.cursor(CursorOptions::default()).expect("cursor");
+        for _ in 0..100 {
+            assert!(cursor.seek(b"key").expect("seek"));
+        }
+        assert!(used() && !used());
+    }
+
+    #[test]
+    fn a_compaction_starts_early_while_writes_are_slow() {
+        let (db, k) = opened();
+        for value in [b"one", b"two"] {
+            k.put(b"key", value).expect("put");
+            db.flush().expect("flush");
+        }
+        let env = db.shared().compaction();
+        let picks = |needless, lasts| {
+            let now = look_at_memtables(&env);
+            let mut seen = look(&env).0;
+            seen.scan_share = Some(Watched::scan_share(Some(Watched::for_test(now, lasts))));
+            seen.groups[0].needless_seeks = needless;
+            matches!(
+                next(&env.rules(), &seen),
+                Next::Compact(Mode::ReadTriggered, _)
+            )
+        };
+        // The bytes of such tables cost no more than a few seeks.
+        assert!(picks(SEEKS_PER_INSTALL + 100, false) && !picks(SEEKS_PER_INSTALL - 100, false));
+        assert!(picks(SEEKS_PER_INSTALL / 4 + 100, true));
+        assert!(!picks(SEEKS_PER_INSTALL / 4 - 100, true));
     }
 }

@@ -4,50 +4,49 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::SeqNo;
-use crate::compaction::debt::rules;
+use crate::compaction::env::CompactionEnv;
 use crate::compaction::jobs::{State, Wanted};
 use crate::compaction::survey::survey;
-use crate::db::shared::Shared;
 use crate::error::Result;
 use crate::keyspace::tree::Tree;
 use crate::sync::plain::MutexGuard;
 
 /// Waits until no work is picked or running, the last levels have no entry that no reader needs,
 /// and replaced files are removed. Afterwards the cache may use the memory that this work took.
-pub(crate) fn settle(shared: &Shared) -> Result<()> {
-    shared.jobs.state.lock().settling += 1;
-    shared.jobs.wake();
-    let result = wait_settled(shared);
-    shared.jobs.state.lock().settling -= 1;
+pub(crate) fn settle(env: &CompactionEnv) -> Result<()> {
+    env.jobs.state.lock().settling += 1;
+    env.jobs.wake();
+    let result = wait_settled(env);
+    env.jobs.state.lock().settling -= 1;
     result
 }
 
-fn wait_settled(shared: &Shared) -> Result<()> {
-    let known = shared.jobs.state.lock().refused.0;
+fn wait_settled(env: &CompactionEnv) -> Result<()> {
+    let known = env.jobs.state.lock().failed.0;
     let mut wakes = true;
     loop {
-        shared.check_open()?;
-        shared.poison.check()?;
-        shared.jobs.state.lock().check_refused(known)?;
-        let seen = shared.jobs.state.lock().events;
-        let (rules, sizes) = (rules(shared), survey(shared).sizes);
+        env.core.access.check_open()?;
+        env.core.poison.check()?;
+        env.jobs.state.lock().check_failed(known)?;
+        let seen = env.jobs.state.lock().events;
+        let (rules, sizes) = (env.rules(), survey(&env.core, &env.jobs).sizes);
         let idle = rules.pick(&sizes).is_none() && rules.pick_reclaim(&sizes).is_none();
-        let mut state = shared.jobs.state.lock();
+        let mut state = env.jobs.state.lock();
         if idle && state.busy.is_empty() {
             drop(state);
             // The caller may check the free space next.
-            shared.removals.wait();
-            shared.memory.budget.forget_peak();
+            env.core.files.removals.wait();
+            env.core.memory.budget.forget_peak();
             return Ok(());
         }
-        wait_a_moment(shared, &mut state, seen, &mut wakes);
+        wait_a_moment(env, &mut state, seen, &mut wakes);
     }
 }
 
 /// Compacts the entries of a range up to the commit `upto` into the last level. Waits for that, and
 /// for the removal of the replaced files.
 pub(crate) fn compact_range(
-    shared: &Shared,
+    env: &CompactionEnv,
     tree: &Arc<Tree>,
     start: &[u8],
     end: Option<&[u8]>,
@@ -59,32 +58,32 @@ pub(crate) fn compact_range(
         end: end.map(<[u8]>::to_vec),
         upto,
     });
-    shared.jobs.state.lock().wanted.push(Arc::clone(&wanted));
-    shared.jobs.wake();
-    let result = wait_for(shared, &wanted);
-    let mut state = shared.jobs.state.lock();
+    env.jobs.state.lock().wanted.push(Arc::clone(&wanted));
+    env.jobs.wake();
+    let result = wait_for(env, &wanted);
+    let mut state = env.jobs.state.lock();
     state.wanted.retain(|w| !Arc::ptr_eq(w, &wanted));
     drop(state);
-    shared.removals.wait();
+    env.core.files.removals.wait();
     result
 }
 
-fn wait_for(shared: &Shared, wanted: &Wanted) -> Result<()> {
-    let known = shared.jobs.state.lock().refused.0;
+fn wait_for(env: &CompactionEnv, wanted: &Wanted) -> Result<()> {
+    let known = env.jobs.state.lock().failed.0;
     let mut wakes = true;
     loop {
-        shared.check_open()?;
-        shared.poison.check()?;
-        shared.jobs.state.lock().check_refused(known)?;
-        let seen = shared.jobs.state.lock().events;
-        let horizon = shared.read_points.horizon();
+        env.core.access.check_open()?;
+        env.core.poison.check()?;
+        env.jobs.state.lock().check_failed(known)?;
+        let seen = env.jobs.state.lock().events;
+        let horizon = env.core.read_points.horizon();
         let version = Arc::clone(&wanted.tree.load().version);
         // After the load: the version was not the empty one of a dropped keyspace.
         wanted.tree.check()?;
         if wanted.pending(&version, horizon).next().is_none() {
             return Ok(());
         }
-        wait_a_moment(shared, &mut shared.jobs.state.lock(), seen, &mut wakes);
+        wait_a_moment(env, &mut env.jobs.state.lock(), seen, &mut wakes);
     }
 }
 
@@ -94,16 +93,21 @@ fn wait_for(shared: &Shared, wanted: &Wanted) -> Result<()> {
 /// If no compaction runs and `wakes` is set, wakes the threads first: work may have become due
 /// without an event, because a snapshot was closed. Sets `wakes` if nothing has happened for the
 /// whole time, so that two waiting callers do not wake each other without end.
-fn wait_a_moment(shared: &Shared, state: &mut MutexGuard<'_, State>, seen: u64, wakes: &mut bool) {
+fn wait_a_moment(
+    env: &CompactionEnv,
+    state: &mut MutexGuard<'_, State>,
+    seen: u64,
+    wakes: &mut bool,
+) {
     if state.events != seen {
         return;
     }
     if state.busy.is_empty() && *wakes {
         state.events += 1;
-        shared.jobs.changed.notify_all();
+        env.jobs.changed.notify_all();
     }
     let bound = Duration::from_millis(200);
-    *wakes = shared.jobs.changed.wait_for(state, bound).timed_out();
+    *wakes = env.jobs.changed.wait_for(state, bound).timed_out();
 }
 
 #[cfg(all(test, not(loom), not(feature = "simulation")))]
@@ -133,7 +137,7 @@ mod tests {
         db.settle().unwrap();
         // As left by a compaction that fails just when a flush has found space and reported it.
         let group = (words.id(), Vec::new());
-        db.shared().jobs.state.lock().put_off.insert(group);
+        db.shared().jobs.state.lock().postponed.insert(group);
         words.compact_range(b"", None).unwrap();
     }
 
@@ -143,7 +147,7 @@ mod tests {
         db.flush().unwrap();
         let jobs = &db.shared().jobs;
         let group = (words.id(), Vec::new());
-        jobs.state.lock().put_off.insert(group);
+        jobs.state.lock().postponed.insert(group);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| words.compact_range(b"", None).unwrap());
@@ -170,7 +174,7 @@ mod tests {
         jobs.found_space();
         assert_eq!(jobs.state.lock().events, 0);
         let group = (crate::base::KeyspaceId(1), Vec::new());
-        jobs.state.lock().put_off.insert(group);
+        jobs.state.lock().postponed.insert(group);
         jobs.found_space();
         assert_eq!(jobs.state.lock().events, 1);
     }

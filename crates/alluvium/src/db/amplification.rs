@@ -218,8 +218,8 @@ fn of_tree(shared: &Shared, tree: &Tree, log_bytes: f64) -> KeyspaceAmplificatio
     let shape = Shape::of(tree);
     let has_filter = tree.options().whole_key_filter;
     let design = Design {
-        upper_fraction: shared.options.upper_fraction,
-        flush_bytes: shared.plan().flush_bytes as f64,
+        upper_fraction: shared.core.options.upper_fraction,
+        flush_bytes: shared.core.plan().flush_bytes as f64,
         false_positives: if has_filter { FALSE_POSITIVES } else { 1.0 },
     };
     let counters = &tree.counters;
@@ -259,14 +259,20 @@ fn of_tree(shared: &Shared, tree: &Tree, log_bytes: f64) -> KeyspaceAmplificatio
 }
 
 pub(super) fn collect(shared: &Shared) -> Amplification {
-    let trees: Vec<_> = shared.catalog.read().values().cloned().collect();
+    let trees: Vec<_> = shared.core.catalog.read().values().cloned().collect();
     let user_bytes: u64 = trees.iter().map(|t| t.counters.user_bytes.get()).sum();
-    let log_bytes = ratio(shared.metrics.wal_bytes.get() as f64, user_bytes as f64);
+    let log_bytes = ratio(
+        shared.core.metrics.wal_bytes.get() as f64,
+        user_bytes as f64,
+    );
     let of = |tree: &std::sync::Arc<Tree>| of_tree(shared, tree, log_bytes.unwrap_or(0.0));
     let mut keyspaces: Vec<KeyspaceAmplification> = trees.iter().map(of).collect();
     keyspaces.sort_by(|a, b| a.name.cmp(&b.name));
     let reads: u64 = keyspaces.iter().map(|k| k.gets + k.seeks).sum();
-    let (hits, misses) = (shared.memory.cache.hits(), shared.memory.cache.misses());
+    let (hits, misses) = (
+        shared.core.memory.cache.hits(),
+        shared.core.memory.cache.misses(),
+    );
     Amplification {
         keyspaces,
         blocks_per_read: ratio((hits + misses) as f64, reads as f64),

@@ -24,10 +24,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::sync::plain::Mutex;
 
-use crate::commit::Request;
+use crate::compaction::Jobs;
+use crate::db::core::Core;
 use crate::db::memory::MemoryPlan;
 use crate::db::options::Options;
-use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::vfs::{Vfs, VfsFile};
 use crate::wal::SHORT_SEGMENT_BYTES;
@@ -47,9 +47,11 @@ const SMALL_BYTES: u64 = 4 << 20;
 /// `SLACK_PART`).
 const SLACK_PART: u64 = 4;
 
-/// State of the ballast file, see the module.
-#[derive(Debug, Default)]
+/// The ballast file, see the module.
 pub(crate) struct Ballast {
+    core: Arc<Core>,
+    /// Compactions wait for space.
+    jobs: Arc<Jobs>,
     /// Guards the file. A leaf in the lock order, held while the file is cut or allocated.
     held: Mutex<Held>,
     /// True if the database is low on space. Relaxed: a thread that reads a stale value meets the
@@ -105,13 +107,6 @@ pub(crate) fn give_up(vfs: &dyn Vfs, dir: &Path) {
     }
 }
 
-impl Ballast {
-    /// Returns true if the database is low on space.
-    pub fn is_low(&self) -> bool {
-        self.low.load(Ordering::Relaxed)
-    }
-}
-
 impl Held {
     /// Shrinks the file to `bytes`. Returns false if it was not larger or could not be cut.
     fn shrink(&mut self, bytes: u64) -> bool {
@@ -135,46 +130,67 @@ impl Held {
     }
 }
 
-impl Shared {
+impl Ballast {
+    /// Creates the ballast of a database, without its file.
+    pub fn new(core: Arc<Core>, jobs: Arc<Jobs>) -> Ballast {
+        Ballast {
+            core,
+            jobs,
+            held: Mutex::default(),
+            low: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns true if the database is low on space.
+    pub fn is_low(&self) -> bool {
+        self.low.load(Ordering::Relaxed)
+    }
+
     /// Creates the ballast file while the database is opened. On a full device the database starts
     /// low on space. After any other failure it runs without a ballast file.
-    pub fn make_ballast(&self) {
-        let mut held = self.ballast.held.lock();
+    pub fn make(&self) {
+        let mut held = self.held.lock();
         let full = |error: io::Error| {
-            let path = self.path(BALLAST);
+            let path = self.core.files.path(BALLAST);
             matches!(Error::io("allocate", &path, error), Error::NoSpace { .. })
         };
-        let made = self.vfs.create(&self.path(BALLAST)).and_then(|file| {
-            held.file = Some(file);
-            held.grow(self.ballast_bytes())
-        });
+        let made = self
+            .core
+            .files
+            .vfs
+            .create(&self.core.files.path(BALLAST))
+            .and_then(|file| {
+                held.file = Some(file);
+                held.grow(self.wanted_bytes())
+            });
         let low = made.is_err_and(full);
         if low {
             // The next open needs some space too: keep as much of that as there is.
             let parts = [OPEN_BYTES, OPEN_BYTES / 2, OPEN_BYTES / 4, OPEN_BYTES / 8];
             let _ = parts.into_iter().find(|part| held.grow(*part).is_ok());
         }
-        self.ballast.low.store(low, Ordering::Relaxed);
+        self.low.store(low, Ordering::Relaxed);
     }
 
-    fn ballast_bytes(&self) -> u64 {
-        let sizes = &self.table_sizes;
+    fn wanted_bytes(&self) -> u64 {
+        let sizes = &self.core.backlog.sizes;
         let all_bytes = sizes.upper_bytes() + sizes.last_bytes();
-        ballast_bytes(&self.plan(), &self.options, all_bytes)
+        ballast_bytes(&self.core.plan(), &self.core.options, all_bytes)
     }
 
     /// Cuts the ballast file for an operation that makes room and failed with `error`. From now on
     /// the database is low on space. Returns true if there is more room than before.
-    pub fn spend_ballast(&self, taker: Taker, error: &Error) -> bool {
+    pub fn spend(&self, taker: Taker, error: &Error) -> bool {
         if matches!(taker, Taker::Background) {
-            self.ballast.failed.store(true, Ordering::Relaxed);
+            self.failed.store(true, Ordering::Relaxed);
         }
         let spent = {
-            let mut held = self.ballast.held.lock();
-            self.ballast.low.store(true, Ordering::Relaxed);
+            let mut held = self.held.lock();
+            self.low.store(true, Ordering::Relaxed);
             held.shrink(taker.leaves())
         };
-        self.events.no_space(error);
+        self.core.events.no_space(error);
         if spent {
             self.jobs.wake();
         }
@@ -183,23 +199,35 @@ impl Shared {
 
     /// Shrinks the ballast file to the space that the next open needs on a full device. If that
     /// fails, the file stays larger.
-    pub fn shrink_ballast_for_close(&self) {
-        self.ballast.held.lock().shrink(LOG_BYTES + OPEN_BYTES);
+    pub fn shrink_for_close(&self) {
+        self.held.lock().shrink(LOG_BYTES + OPEN_BYTES);
+    }
+
+    /// Reports background work that failed without a change and will be tried again. If the device
+    /// is full, cuts the ballast file for it. Returns true if there is more room than before.
+    pub fn note_failure(&self, error: &Error) -> bool {
+        if matches!(error, Error::NoSpace { .. }) {
+            return self.spend(Taker::Background, error);
+        }
+        self.core.tell_failure(error);
+        false
     }
 
     /// Runs an operation that makes room. If it finds no space, cuts the ballast file and runs it
     /// again.
-    pub fn with_ballast<T>(&self, taker: Taker, mut run: impl FnMut() -> Result<T>) -> Result<T> {
+    pub fn run<T>(&self, taker: Taker, mut run: impl FnMut() -> Result<T>) -> Result<T> {
         match run() {
-            Err(error @ Error::NoSpace { .. }) if self.spend_ballast(taker, &error) => run(),
-            Err(error) if error.lacks_descriptors() && self.open_files.close_some() => run(),
+            Err(error @ Error::NoSpace { .. }) if self.spend(taker, &error) => run(),
+            Err(error) if error.lacks_descriptors() && self.core.files.open_files.close_some() => {
+                run()
+            }
             result => result,
         }
     }
 
     /// Refuses a commit that takes space while the database is low on space.
-    pub fn check_space(&self, request: &Request) -> Result<()> {
-        if self.ballast.is_low() && !request.makes_room() {
+    pub fn check_space(&self, makes_room: impl FnOnce() -> bool) -> Result<()> {
+        if self.is_low() && !makes_room() {
             self.check_room()
         } else {
             Ok(())
@@ -208,30 +236,30 @@ impl Shared {
 
     /// Refuses while the database is low on space.
     pub fn check_room(&self) -> Result<()> {
-        if !self.ballast.is_low() || self.regain_ballast() {
+        if !self.is_low() || self.regain() {
             return Ok(());
         }
         let full = io::ErrorKind::StorageFull.into();
-        Err(Error::io("write to", &self.dir, full))
+        Err(Error::io("write to", &self.core.files.dir, full))
     }
 
     /// Allocates the ballast file again if there is room for it and for a segment. Returns true if
     /// the database is no longer low on space.
-    fn regain_ballast(&self) -> bool {
-        let mut held = self.ballast.held.lock();
-        if !self.ballast.is_low() {
+    fn regain(&self) -> bool {
+        let mut held = self.held.lock();
+        if !self.is_low() {
             return true;
         }
-        let wanted = self.ballast_bytes();
-        let missing = wanted.saturating_sub(held.bytes) + self.plan().segment_bytes();
-        let free = self.vfs.free_bytes(&self.dir);
+        let wanted = self.wanted_bytes();
+        let missing = wanted.saturating_sub(held.bytes) + self.core.plan().segment_bytes();
+        let free = self.core.files.vfs.free_bytes(&self.core.files.dir);
         if !free.is_ok_and(|free| free >= missing) || held.grow(wanted).is_err() {
             return false;
         }
-        self.ballast.low.store(false, Ordering::Relaxed);
+        self.low.store(false, Ordering::Relaxed);
         drop(held);
-        if !self.ballast.failed.load(Ordering::Relaxed) {
-            self.events.found_space();
+        if !self.failed.load(Ordering::Relaxed) {
+            self.core.events.found_space();
         }
         self.jobs.found_space();
         true
@@ -241,26 +269,26 @@ impl Shared {
     /// size of the tables. Compactions that found no space are tried again.
     pub fn found_space(&self) {
         self.jobs.found_space();
-        self.ballast.failed.store(false, Ordering::Relaxed);
+        self.failed.store(false, Ordering::Relaxed);
         self.look_for_space();
     }
 
     /// After files were removed: if the database is low on space, wakes a compaction thread to look
     /// for room at once.
     pub fn look_at_removed(&self) {
-        if self.ballast.is_low() {
+        if self.is_low() {
             self.jobs.wake();
         }
     }
 
-    /// As [`Shared::found_space`], but called after some time without a flush or compaction.
+    /// Does the same as [`Ballast::found_space`] after some time without a flush or compaction.
     pub fn look_for_space(&self) {
-        if !self.ballast.is_low() {
-            if !self.ballast.failed.load(Ordering::Relaxed) {
-                self.events.found_space();
+        if !self.is_low() {
+            if !self.failed.load(Ordering::Relaxed) {
+                self.core.events.found_space();
             }
-            let mut held = self.ballast.held.lock();
-            let (bytes, wanted) = (held.bytes, self.ballast_bytes());
+            let mut held = self.held.lock();
+            let (bytes, wanted) = (held.bytes, self.wanted_bytes());
             let slack = bytes / SLACK_PART;
             if wanted > bytes + slack || wanted + slack < bytes {
                 held.shrink(wanted);
@@ -270,8 +298,8 @@ impl Shared {
             return;
         }
         // Removed files may keep their space until the directory is synced.
-        if self.sync_directory().is_ok() {
-            self.regain_ballast();
+        if self.core.sync_directory().is_ok() {
+            self.regain();
         }
     }
 }

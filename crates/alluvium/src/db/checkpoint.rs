@@ -71,18 +71,18 @@ impl Shared {
     /// before the commits that it follows, so it waits until the capture is complete. A keyspace
     /// that was created after the point is left out.
     pub fn capture(&self) -> Result<Captured> {
-        self.wait_for_flushes_after_failure()?;
+        self.flushes.wait_after_failure()?;
         let _no_drop = self.drops.lock();
         let (sealed_to, sealed_prepared) = {
-            let mut log = self.log.lock();
-            self.check_writable()?;
-            log.seal(self)?;
+            let mut log = self.commits.log.lock();
+            self.core.access.check_writable()?;
+            log.seal(&self.commits.env)?;
             (log.last_seqno, log.unresolved.bodies())
         };
-        self.wait_for_flushes()?;
+        self.flushes.wait()?;
         let store = self.store.lock();
         // A compaction may have failed since. The state may then name tables that do not exist.
-        self.poison.check()?;
+        self.core.poison.check()?;
         let flushed_to = store.flushed_to();
         let mut captured = capture(&store, sealed_to.max(flushed_to))?;
         // Exactly those of the captured point: each decision is a commit of its own.
@@ -93,10 +93,10 @@ impl Shared {
         };
         check_prepared(prepared)?;
         captured.state.prepared = prepared.iter().map(|body| body.to_vec()).collect();
-        if self.clock.in_use() {
+        if self.core.clock.in_use() {
             // Rows that have certainly expired here must have expired in the copy.
             let stored = &mut captured.state.read_clock_ms;
-            *stored = self.clock.confirmed().max(*stored);
+            *stored = self.core.clock.confirmed().max(*stored);
         }
         Ok(captured)
     }
@@ -149,10 +149,10 @@ fn capture(store: &Store, seqno: SeqNo) -> Result<Captured> {
 
 /// Makes the checkpoint. See [`crate::Database::checkpoint`].
 pub(super) fn checkpoint(shared: &Shared, target: &Path) -> Result<CheckpointInfo> {
-    shared.check_writable()?;
-    let vfs = &*shared.vfs;
+    shared.core.access.check_writable()?;
+    let vfs = &*shared.core.files.vfs;
     let target = &absolute(vfs, target)?;
-    check_target(vfs, &shared.dir, target)?;
+    check_target(vfs, &shared.core.files.dir, target)?;
     let captured = shared.capture()?;
     let temporary = temporary_name(target)?;
     let made = make(shared, &captured, &temporary, target);
@@ -211,7 +211,7 @@ fn make(
     temporary: &Path,
     target: &Path,
 ) -> Result<CheckpointInfo> {
-    let vfs = &*shared.vfs;
+    let vfs = &*shared.core.files.vfs;
     vfs.create_dir_all(temporary)
         .map_err(|error| Error::io("create directory", temporary, error))?;
     let mut info = CheckpointInfo {
@@ -224,7 +224,7 @@ fn make(
     for values in captured.values() {
         link_or_copy(shared, values.id().to_string(), temporary, &mut info)?;
     }
-    write_database(&shared.vfs, temporary, captured.state.clone())?;
+    write_database(&shared.core.files.vfs, temporary, captured.state.clone())?;
     put_in_place(vfs, temporary, target)?;
     Ok(info)
 }
@@ -235,11 +235,11 @@ fn link_or_copy(
     dir: &Path,
     info: &mut CheckpointInfo,
 ) -> Result<()> {
-    let (from, to) = (shared.path(&name), dir.join(&name));
+    let (from, to) = (shared.core.files.path(&name), dir.join(&name));
     // If one file had to be copied, the target is on another file system and links would fail for
     // the others too.
     if info.copied_tables == 0 {
-        match shared.vfs.hard_link(&from, &to) {
+        match shared.core.files.vfs.hard_link(&from, &to) {
             Ok(()) => {
                 info.linked_tables += 1;
                 return Ok(());
@@ -248,7 +248,7 @@ fn link_or_copy(
             Err(error) => return Err(Error::io("link", &to, error)),
         }
     }
-    let copied = shared.vfs.copy(&from, &to);
+    let copied = shared.core.files.vfs.copy(&from, &to);
     info.copied_bytes += copied.map_err(|error| Error::io("copy a table to", &to, error))?;
     info.copied_tables += 1;
     Ok(())
@@ -332,14 +332,14 @@ mod tests {
         write_all(1);
         let captured = db.shared().capture().unwrap();
         let values = captured.values();
-        let path = |values: &Arc<ValueFile>| db.shared().path(values.id().to_string());
+        let path = |values: &Arc<ValueFile>| db.shared().core.files.path(values.id().to_string());
         let paths: Vec<PathBuf> = values.iter().map(path).collect();
         drop(values);
         assert!(!paths.is_empty());
         (2..5).for_each(write_all);
         assert!(paths.iter().all(|path| vfs.exists(path).unwrap()));
         drop(captured);
-        db.shared().removals.wait();
+        db.shared().core.files.removals.wait();
         assert!(!paths.iter().any(|path| vfs.exists(path).unwrap()));
     }
 }

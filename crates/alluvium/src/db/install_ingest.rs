@@ -17,7 +17,6 @@ use crate::base::SeqNo;
 use crate::commit::Log;
 use crate::commit::marker::{IngestedPart, ingest_marker};
 use crate::compaction::output::{NewTable, discard};
-use crate::compaction::update_admission;
 use crate::db::options::Durability;
 use crate::db::shared::Shared;
 use crate::db::split::{Placed, fits_last_level, plan_ingest};
@@ -46,18 +45,18 @@ impl Shared {
         // A checkpoint captures the tables as they are. They must not contain an ingest newer than
         // the checkpoint's commit.
         let _no_capture = self.drops.lock();
-        let mut log = self.log.lock();
+        let mut log = self.commits.log.lock();
         let seqno = self.make_place(&mut log, trees).inspect_err(|_| {
-            trees.iter().for_each(|t| discard(self, &t.tables));
+            trees.iter().for_each(|t| discard(&self.core, &t.tables));
         })?;
         let last_level_bytes = self.place(trees, seqno);
         // Published even if the edit found no space: the number is in the log, and nothing else has
         // it.
-        self.publish(seqno);
+        self.commits.env.progress.publish(seqno);
         drop(log);
         let trees = trees.iter().map(|t| &t.tree);
-        trees.for_each(|tree| self.release_cursors(tree));
-        update_admission(self);
+        trees.for_each(|tree| self.core.release_cursors(tree));
+        self.core.update_admission();
         self.jobs.wake();
         Ok(Installed {
             seqno,
@@ -68,25 +67,25 @@ impl Shared {
     /// Flushes the memtables that would hide the tables, and reserves an unpublished sequence
     /// number for them.
     fn make_place(&self, log: &mut Log, trees: &[IngestedTree]) -> Result<SeqNo> {
-        self.check_writable()?;
+        self.core.access.check_writable()?;
         trees.iter().try_for_each(|t| t.tree.check())?;
         // Without a log, the edit is durable at once and must not overtake earlier commits.
-        let unlogged = self.options.durability == Durability::None;
+        let unlogged = self.core.options.durability == Durability::None;
         if unlogged || trees.iter().any(|t| t.tree.load().has_memtable_rows()) {
-            self.wait_for_flushes_after_failure()?;
-            log.seal(self)?;
-            self.wait_for_flushes()?;
+            self.flushes.wait_after_failure()?;
+            log.seal(&self.commits.env)?;
+            self.flushes.wait()?;
         }
-        log.mark_ingest(self, &marker(trees))
+        log.mark_ingest(&self.commits.env, &marker(trees))
     }
 
     /// Installs the tables at `seqno`. Returns their bytes in the last level.
     fn place(&self, trees: &[IngestedTree], seqno: SeqNo) -> Result<u64> {
         let mut store = self.store.lock();
         let mut edit = VersionEdit {
-            next_table: Some(self.peek_next_table()),
+            next_table: Some(self.core.files.peek_next_table()),
             last_seqno: Some(seqno),
-            read_clock_ms: Store::read_clock(self),
+            read_clock_ms: Store::read_clock(&self.core),
             ..VersionEdit::default()
         };
         let mut last_level_bytes = 0;
@@ -96,12 +95,12 @@ impl Shared {
             last_level_bytes += straight.map(|(_, r)| r.file_bytes).sum::<u64>();
             let id = ingested.tree.id;
             let groups = &store.state().keyspaces[&id].groups;
-            let table_bytes = self.options.table_bytes;
+            let table_bytes = self.core.options.table_bytes;
             edit.groups
                 .extend(plan_ingest(id, groups, &placed, table_bytes));
         }
         let named: Vec<&[NewTable]> = trees.iter().map(|t| &t.tables[..]).collect();
-        store.append_naming(self, &edit, &named)?;
+        store.append_naming(&self.core, &edit, &named)?;
         for ingested in trees {
             let tables = ingested.tables.iter();
             tables.for_each(|t| t.table.raise_seqnos(seqno));
@@ -118,7 +117,7 @@ impl Shared {
                 state.version = version;
             });
         }
-        store.note_sizes(self);
+        store.note_sizes(&self.core);
         Ok(last_level_bytes)
     }
 

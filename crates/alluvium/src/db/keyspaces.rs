@@ -34,7 +34,7 @@ impl Database {
     /// `ReadOnly` if it would have to be created. `NoSpace` if nothing changed. `Poisoned`,
     /// `Closed`, `Io`.
     pub fn keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
-        self.shared().check_open()?;
+        self.shared().core.access.check_open()?;
         options.check()?;
         match self.existing_keyspace(name)? {
             Some(keyspace) => Ok(keyspace),
@@ -59,7 +59,7 @@ impl Database {
         wanted: &[(N, KeyspaceOptions)],
     ) -> Result<Vec<Keyspace>> {
         let shared = self.shared();
-        shared.check_open()?;
+        shared.core.access.check_open()?;
         for (name, options) in wanted {
             options.check()?;
             check_name(name.as_ref())?;
@@ -67,8 +67,8 @@ impl Database {
         if let Some(keyspaces) = self.all_existing(wanted) {
             return Ok(keyspaces);
         }
-        shared.check_writable()?;
-        let mut log = shared.log.lock();
+        shared.core.access.check_writable()?;
+        let mut log = shared.commits.log.lock();
         // Another thread may have created some while this one waited.
         let missing = self.missing(wanted);
         if !missing.is_empty() {
@@ -85,7 +85,7 @@ impl Database {
         &self,
         wanted: &[(N, KeyspaceOptions)],
     ) -> Option<Vec<Keyspace>> {
-        let catalog = self.shared().catalog.read();
+        let catalog = self.shared().core.catalog.read();
         let keyspace = |(name, _): &(N, KeyspaceOptions)| {
             let tree = catalog.get(name.as_ref())?;
             Some(Keyspace::new(self.clone(), Arc::clone(tree)))
@@ -98,7 +98,7 @@ impl Database {
         &self,
         wanted: &'a [(N, KeyspaceOptions)],
     ) -> Vec<(&'a str, &'a KeyspaceOptions)> {
-        let catalog = self.shared().catalog.read();
+        let catalog = self.shared().core.catalog.read();
         let mut seen = HashSet::default();
         let all = wanted
             .iter()
@@ -109,15 +109,15 @@ impl Database {
 
     /// Returns the keyspace of this name, if there is one. Fails only with `Closed`.
     pub fn existing_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
-        self.shared().check_open()?;
-        let tree = self.shared().catalog.read().get(name).cloned();
+        self.shared().core.access.check_open()?;
+        let tree = self.shared().core.catalog.read().get(name).cloned();
         Ok(tree.map(|tree| Keyspace::new(self.clone(), tree)))
     }
 
     /// Returns the names of all keyspaces, sorted. Fails only with `Closed`.
     pub fn keyspace_names(&self) -> Result<Vec<String>> {
-        self.shared().check_open()?;
-        let mut names: Vec<String> = self.shared().catalog.read().keys().cloned().collect();
+        self.shared().core.access.check_open()?;
+        let mut names: Vec<String> = self.shared().core.catalog.read().keys().cloned().collect();
         names.sort();
         Ok(names)
     }
@@ -134,11 +134,11 @@ impl Database {
     /// changed. Otherwise as for a write.
     pub fn drop_keyspace(&self, keyspace: &Keyspace) -> Result<()> {
         let shared = self.shared();
-        shared.check_writable()?;
+        shared.core.access.check_writable()?;
         keyspace.check_within(self)?;
         let tree = keyspace.tree();
         let _no_capture = shared.drops.lock();
-        let mut log = shared.log.lock();
+        let mut log = shared.commits.log.lock();
         if tree.is_dropped() {
             return Err(Error::KeyspaceDropped(tree.name.clone()));
         }
@@ -148,26 +148,28 @@ impl Database {
                 xid: prepared.xid.clone(),
             });
         }
-        if shared.options.durability == Durability::None {
+        if shared.core.options.durability == Durability::None {
             // Without a log, the drop is durable at once and must not overtake earlier commits.
-            shared.wait_for_flushes_after_failure()?;
-            log.seal(shared)?;
-            shared.wait_for_flushes()?;
+            shared.flushes.wait_after_failure()?;
+            log.seal(&shared.commits.env)?;
+            shared.flushes.wait()?;
         }
         let options = tree.options().encode();
         let marker = ddl_marker(DdlAction::Drop, tree.id, &tree.name, &options);
-        let seqno = log.mark_ddl(shared, &marker)?;
+        let seqno = log.mark_ddl(&shared.commits.env, &marker)?;
         let mut store = shared.store.lock();
         let edit = VersionEdit {
             dropped: vec![(tree.id, seqno)],
             last_seqno: Some(seqno),
             ..VersionEdit::default()
         };
-        shared.with_ballast(Taker::Log, || store.append(&shared.poison, &edit))?;
+        shared
+            .ballast
+            .run(Taker::Log, || store.append(&shared.core.poison, &edit))?;
         tree.mark_dropped();
         log.trees.remove(&tree.id);
-        shared.catalog.write().remove(&tree.name);
-        store.release_unnamed(shared);
+        shared.core.catalog.write().remove(&tree.name);
+        store.release_unnamed(&shared.core);
         // Remaining handles keep an empty tree, so its files can be removed.
         tree.change(|state| {
             state.active = None;
@@ -175,9 +177,9 @@ impl Database {
             state.version = Arc::new(Version::empty());
         });
         drop((store, log));
-        shared.release_cursors(tree);
+        shared.core.release_cursors(tree);
         // After the cursors, so that the files they held are removed too.
-        shared.removals.wait();
+        shared.core.files.removals.wait();
         Ok(())
     }
 
@@ -185,23 +187,23 @@ impl Database {
     pub(crate) fn change_options(&self, tree: &Tree, options: KeyspaceOptions) -> Result<()> {
         options.check()?;
         let shared = self.shared();
-        shared.check_writable()?;
+        shared.core.access.check_writable()?;
         if options.expiry.is_stored() != tree.stores_expiry {
             let message = "whether rows of a keyspace expire is chosen at its creation";
             return Err(Error::InvalidArgument(message.into()));
         }
-        let mut log = shared.log.lock();
+        let mut log = shared.commits.log.lock();
         tree.check()?;
         let encoded = options.encode();
         let marker = ddl_marker(DdlAction::SetOptions, tree.id, &tree.name, &encoded);
-        let seqno = log.mark_ddl(shared, &marker)?;
+        let seqno = log.mark_ddl(&shared.commits.env, &marker)?;
         let mut store = shared.store.lock();
         let edit = VersionEdit {
             options_changed: vec![(tree.id, encoded)],
             last_seqno: Some(seqno),
             ..VersionEdit::default()
         };
-        store.append(&shared.poison, &edit)?;
+        store.append(&shared.core.poison, &edit)?;
         tree.set_options(options);
         Ok(())
     }
@@ -241,7 +243,7 @@ fn create(shared: &Shared, log: &mut Log, missing: &[(&str, &KeyspaceOptions)]) 
     let marker = |r: &KeyspaceRecord| ddl_marker(DdlAction::Create, r.id, &r.name, &r.options);
     let markers: Vec<Vec<u8>> = created.iter().map(marker).collect();
     let payloads: Vec<&[u8]> = markers.iter().map(Vec::as_slice).collect();
-    let last_seqno = log.mark_ddls(shared, &payloads)?;
+    let last_seqno = log.mark_ddls(&shared.commits.env, &payloads)?;
     for (record, back) in created.iter_mut().zip((0..missing.len() as SeqNo).rev()) {
         record.created_seqno = last_seqno - back;
     }
@@ -259,11 +261,11 @@ fn create(shared: &Shared, log: &mut Log, missing: &[(&str, &KeyspaceOptions)]) 
         last_seqno: Some(last_seqno),
         ..VersionEdit::default()
     };
-    store.append(&shared.poison, &edit)?;
+    store.append(&shared.core.poison, &edit)?;
     if trees.iter().any(|tree| tree.stores_expiry) {
-        shared.clock.use_it();
+        shared.core.clock.use_it();
     }
-    let mut catalog = shared.catalog.write();
+    let mut catalog = shared.core.catalog.write();
     for tree in trees {
         log.trees.insert(tree.id, Arc::clone(&tree));
         catalog.insert(tree.name.clone(), tree);
@@ -272,7 +274,7 @@ fn create(shared: &Shared, log: &mut Log, missing: &[(&str, &KeyspaceOptions)]) 
 }
 
 fn new_tree(shared: &Shared, id: KeyspaceId, name: &str, options: KeyspaceOptions) -> Arc<Tree> {
-    let memtable_bytes = shared.plan().active_bytes;
+    let memtable_bytes = shared.core.plan().active_bytes;
     let version = Version::empty();
     let tree = Tree::new(
         id,
@@ -280,7 +282,7 @@ fn new_tree(shared: &Shared, id: KeyspaceId, name: &str, options: KeyspaceOption
         options,
         version,
         memtable_bytes,
-        &shared.memory.budget,
+        &shared.core.memory.budget,
     );
     Arc::new(tree)
 }

@@ -1,25 +1,26 @@
 //! An open database: its handle, commits, and access to all other features.
 
+pub(crate) mod access;
 mod amplification;
+pub(crate) mod backlog;
 pub(crate) mod ballast;
 pub(crate) mod checkpoint;
 mod close;
-pub(crate) mod flush_queue;
-pub(crate) mod install_flush;
+pub(crate) mod core;
+pub(crate) mod files;
 pub(crate) mod install_ingest;
 mod keyspaces;
 pub(crate) mod memory;
-pub(crate) mod old_segments;
 mod open;
 pub(crate) mod options;
 pub(crate) mod poison;
 mod removals;
+pub(crate) mod row_locks;
 pub(crate) mod shared;
 pub(crate) mod split;
 mod stats;
 pub(crate) mod store;
 mod stored_time;
-mod syncer;
 
 use crate::sync::thread::JoinHandle;
 use std::path::Path;
@@ -37,14 +38,14 @@ pub use stats::{Histogram, KeyspaceStats, Stats};
 pub use stored_time::{set_stored_time, set_stored_time_on};
 
 use crate::base::{SeqNo, ValueKind};
-use crate::commit::WriteBatch;
-use crate::commit::batch::encode_payload;
+use crate::commit::payload::encode_payload;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::ingest::{BulkLoad, BulkLoadOptions, Ingest};
 use crate::keyspace::Keyspace;
 use crate::memory::Use;
 use crate::snapshot::Snapshot;
+use crate::txn::WriteBatch;
 use crate::txn::write_set::WriteSet;
 use crate::txn::{Isolation, Transaction, TransactionOptions};
 use crate::vfs::Vfs;
@@ -154,10 +155,10 @@ impl Database {
     /// `InvalidArgument` for less than the options allow.
     pub fn set_memory_bytes(&self, memory_bytes: usize) -> Result<()> {
         let shared = self.shared();
-        shared.check_open()?;
+        shared.core.access.check_open()?;
         let options = Options {
             memory_bytes,
-            ..shared.options.clone()
+            ..shared.core.options.clone()
         };
         options.check()?;
         shared.set_memory_bytes(memory_bytes);
@@ -197,27 +198,30 @@ impl Database {
 
     pub(crate) fn commit_writes(&self, writes: &WriteSet, options: &WriteOptions) -> Result<()> {
         if writes.is_empty() {
-            return self.shared().check_open();
+            return self.shared().core.access.check_open();
         }
         let shared = self.shared();
-        shared.check_writable()?;
-        let durability = shared.durability(options.durability)?;
-        let _charge = shared.memory.charge(Use::Commits, writes.allocated_bytes());
+        shared.core.access.check_writable()?;
+        let durability = shared.core.durability(options.durability)?;
+        let _charge = shared
+            .core
+            .memory
+            .charge(Use::Commits, writes.allocated_bytes());
         let payload = encode_payload(writes);
         let bytes = payload.len();
-        shared.memory.check_commit_bytes(bytes)?;
+        shared.core.memory.check_commit_bytes(bytes)?;
         // Delayed before taking any lock: otherwise other writers would wait for the locks of a
         // delayed writer.
-        shared.pay_for(bytes);
+        shared.core.pay_for(bytes);
         if options.untracked {
-            shared.commit(payload, durability)?;
+            shared.commits.commit(payload, durability)?;
         } else {
-            let locks = shared.lock_writes(writes)?;
+            let locks = shared.row_locks.lock_writes(writes)?;
             // Under the locks: no other writer inserts or deletes these keys before the commit.
             let result = self
                 .check_inserts(writes)
-                .and_then(|()| shared.commit(payload, durability));
-            shared.unlock_writes(locks);
+                .and_then(|()| shared.commits.commit(payload, durability));
+            shared.row_locks.unlock(locks);
             result?;
         }
         Ok(())
@@ -231,7 +235,7 @@ impl Database {
         for write in writes.iter().filter(|w| w.kind == ValueKind::Insert) {
             let hidden = writes.deletes(write.keyspace, write.key);
             let tree = {
-                let catalog = self.shared().catalog.read();
+                let catalog = self.shared().core.catalog.read();
                 catalog.values().find(|t| t.id == write.keyspace).cloned()
             };
             if let Some(tree) = tree.filter(|_| !hidden) {
@@ -247,8 +251,8 @@ impl Database {
     /// Fails only with `NoSpace`, `ReadOnly` and `Closed`; adding rows and [`Ingest::finish`] have
     /// their own errors.
     pub fn ingest(&self) -> Result<Ingest> {
-        self.shared().check_writable()?;
-        self.shared().check_room()?;
+        self.shared().core.access.check_writable()?;
+        self.shared().ballast.check_room()?;
         Ok(Ingest::new(self.clone()))
     }
 
@@ -259,8 +263,8 @@ impl Database {
     ///
     /// `InvalidArgument` if the limit is too small; `NoSpace`, `ReadOnly`, `Closed`.
     pub fn bulk_load(&self, options: BulkLoadOptions) -> Result<BulkLoad> {
-        self.shared().check_writable()?;
-        self.shared().check_room()?;
+        self.shared().core.access.check_writable()?;
+        self.shared().ballast.check_room()?;
         BulkLoad::new(self.clone(), options)
     }
 
@@ -271,14 +275,14 @@ impl Database {
     /// start: see [`crate::Clock::system`]. Times for [`Keyspace::put_until`] should be computed
     /// from it, so that a wrong clock cannot hide the row. Fails only with `Closed`.
     pub fn now_ms(&self) -> Result<u64> {
-        self.shared().check_open()?;
-        Ok(self.shared().clock.now())
+        self.shared().core.access.check_open()?;
+        Ok(self.shared().core.clock.now())
     }
 
     /// Returns a fixed read point: the newest visible commit. Takes no lock and reads nothing.
     /// Fails only with `Closed`.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        self.shared().check_open()?;
+        self.shared().core.access.check_open()?;
         Ok(Snapshot::new(self.clone()))
     }
 
@@ -297,7 +301,7 @@ impl Database {
     /// `InvalidArgument` for an optimistic transaction at [`Isolation::ReadCommitted`], and for a
     /// durability that the database does not support, see [`WriteOptions::durability`]; `Closed`.
     pub fn begin_with(&self, options: TransactionOptions) -> Result<Transaction> {
-        self.shared().check_open()?;
+        self.shared().core.access.check_open()?;
         Transaction::begin(self.clone(), options)
     }
 
@@ -310,13 +314,13 @@ impl Database {
     /// `ReadOnly`, `Closed`; without a log, the errors of [`Database::flush`].
     pub fn sync(&self) -> Result<()> {
         let shared = self.shared();
-        shared.check_writable()?;
-        if shared.options.durability == Durability::None {
+        shared.core.access.check_writable()?;
+        if shared.core.options.durability == Durability::None {
             return self.flush();
         }
-        let mut log = shared.log.lock();
-        shared.check_open()?;
-        log.sync(shared)
+        let mut log = shared.commits.log.lock();
+        shared.core.access.check_open()?;
+        log.sync(&shared.commits.env)
     }
 
     /// Flushes all memtables into tables and waits for it.
@@ -331,22 +335,22 @@ impl Database {
     /// `Poisoned`, `ReadOnly`, `Closed`.
     pub fn flush(&self) -> Result<()> {
         let shared = self.shared();
-        shared.check_writable()?;
-        shared.wait_for_flushes_after_failure()?;
+        shared.core.access.check_writable()?;
+        shared.flushes.wait_after_failure()?;
         {
             // Checked under the log's lock: a closed database must not write to its directory.
-            let mut log = shared.log.lock();
-            shared.check_open()?;
+            let mut log = shared.commits.log.lock();
+            shared.core.access.check_open()?;
             match log.active_bytes() {
                 // Records that changed no row since the last flush, such as a rollback of a
                 // prepared transaction, are only in the log.
-                0 => log.sync(shared)?,
-                _ => log.seal(shared)?,
+                0 => log.sync(&shared.commits.env)?,
+                _ => log.seal(&shared.commits.env)?,
             }
         }
-        shared.wait_for_flushes()?;
+        shared.flushes.wait()?;
         // Waits for tables that a range delete has hidden entirely.
-        shared.removals.wait();
+        shared.core.files.removals.wait();
         Ok(())
     }
 
@@ -359,7 +363,7 @@ impl Database {
     /// for [`Database::flush`].
     pub fn settle(&self) -> Result<()> {
         self.flush()?;
-        crate::compaction::settle(self.shared())
+        crate::compaction::settle(&self.shared().compaction())
     }
 
     /// Makes a second, independent database at `target` that holds exactly the commits up to one
@@ -383,7 +387,7 @@ impl Database {
 
     /// Returns current sizes and counters. Visits every group of tables. Fails only with `Closed`.
     pub fn stats(&self) -> Result<Stats> {
-        self.shared().check_open()?;
+        self.shared().core.access.check_open()?;
         Ok(stats::collect(self.shared()))
     }
 
@@ -392,13 +396,13 @@ impl Database {
     ///
     /// Visits every table: call it every few seconds, not for every read.
     pub fn amplification(&self) -> Result<Amplification> {
-        self.shared().check_open()?;
+        self.shared().core.access.check_open()?;
         Ok(amplification::collect(self.shared()))
     }
 
     /// Returns the newest visible commit.
     pub fn visible_seqno(&self) -> SeqNo {
-        self.shared().read_points.visible()
+        self.shared().core.read_points.visible()
     }
 
     /// Closes the database: syncs the log (with [`Durability::None`]: flushes), ends the threads,

@@ -12,17 +12,28 @@ use crate::error::{Error, Result};
 use crate::event::{Event, Events};
 
 /// Cause of the first failure, if there was one; see the module.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Poison {
     cause: OnceLock<Arc<Error>>,
     events: Arc<Events>,
+    /// Wakes all threads that wait for background work.
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Poison {
     /// Creates an unpoisoned state that reports the first failure to `events`.
     pub fn new(events: Arc<Events>) -> Poison {
-        let cause = OnceLock::new();
-        Poison { cause, events }
+        Poison {
+            events,
+            ..Poison::default()
+        }
+    }
+
+    /// Sets the action that wakes the threads that wait for background work: there will be none.
+    /// It may take the mutexes of the flush queue and of the compaction threads. Only the first
+    /// call has an effect.
+    pub fn on_set(&self, wake: impl Fn() + Send + Sync + 'static) {
+        let _ = self.wake.set(Box::new(wake));
     }
 
     /// Returns [`Error::Poisoned`] with the first cause if the database is poisoned.
@@ -46,6 +57,7 @@ impl Poison {
             self.events.tell(|| Event::Poisoned {
                 cause: Arc::clone(first),
             });
+            self.wake.get().inspect(|wake| wake());
         }
         Error::Poisoned(Arc::clone(first))
     }

@@ -120,7 +120,7 @@ pub struct KeyspaceStats {
 }
 
 pub(super) fn collect(shared: &Shared) -> Stats {
-    let trees: Vec<_> = shared.catalog.read().values().cloned().collect();
+    let trees: Vec<_> = shared.core.catalog.read().values().cloned().collect();
     let keyspaces = trees.iter().map(|tree| {
         let state = tree.load();
         let groups = state.version.groups();
@@ -138,14 +138,14 @@ pub(super) fn collect(shared: &Shared) -> Stats {
     });
     let mut keyspaces: Vec<_> = keyspaces.collect();
     keyspaces.sort_by(|a, b| a.name.cmp(&b.name));
-    let metrics = &shared.metrics;
+    let metrics = &shared.core.metrics;
     Stats {
         keyspaces,
-        memory: shared.memory.in_use(),
-        sealed_bytes: shared.sealed_bytes() as u64,
-        cache_used_bytes: shared.memory.cache.used_bytes(),
-        cache_hits: shared.memory.cache.hits(),
-        cache_misses: shared.memory.cache.misses(),
+        memory: shared.core.memory.in_use(),
+        sealed_bytes: shared.flushes.sealed_bytes() as u64,
+        cache_used_bytes: shared.core.memory.cache.used_bytes(),
+        cache_hits: shared.core.memory.cache.hits(),
+        cache_misses: shared.core.memory.cache.misses(),
         flushes: metrics.flushes.get(),
         compactions: metrics.compactions.get(),
         table_bytes_written: metrics.table_bytes_written.get(),
@@ -158,9 +158,9 @@ pub(super) fn collect(shared: &Shared) -> Stats {
         cursors_released: metrics.cursors_released.get(),
         ceiling_waits: metrics.ceiling_waits.get(),
         change_log_bytes: shared.old_segments.kept_bytes(),
-        row_locks: shared.row_locks.locks_held() as u64,
-        clock_jumps: shared.clock.jumps(),
-        confirmed_time_ms: Store::read_clock(shared).unwrap_or(0),
+        row_locks: shared.row_locks.table.locks_held() as u64,
+        clock_jumps: shared.core.clock.jumps(),
+        confirmed_time_ms: Store::read_clock(&shared.core).unwrap_or(0),
         commit_us: histogram(&metrics.commit_us),
         sync_us: histogram(&metrics.sync_us),
         flush_us: histogram(&metrics.flush_us),

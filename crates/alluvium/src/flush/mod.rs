@@ -21,9 +21,7 @@ use crate::compaction::merge::{Stream, merge};
 use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard, table_options};
 use crate::compaction::retire::Retire;
 use crate::compaction::separate::ValueInputs;
-use crate::compaction::update_admission;
-use crate::db::install_flush::FlushedTree;
-use crate::db::shared::Shared;
+use crate::db::core::Core;
 use crate::error::Result;
 use crate::event::Event;
 use crate::keyspace::memtable::TreeMemtable;
@@ -34,43 +32,43 @@ use crate::read_points::DropPoints;
 use crate::table::ValueFiles;
 use crate::wal::LateSync;
 
-use straight::Gap;
-
+mod env;
+mod install;
+pub(crate) mod queue;
 mod straight;
 
-type TreeOutput<'a> = Output<&'a Shared, &'a Tree>;
+pub(crate) use env::FlushEnv;
+use install::FlushedTree;
+use straight::Gap;
+
+type TreeOutput<'a> = Output<&'a Core, &'a Tree>;
 
 /// Runs the flush thread until the database closes or is poisoned.
-pub(crate) fn run(shared: &Shared) {
-    flush_what_comes(shared);
-    // A failed commit may have poisoned the database without a wake-up: threads that wait for a
-    // flush must learn that there will be none.
-    shared.look_at_flushes();
-}
-
-fn flush_what_comes(shared: &Shared) {
-    while let Some(generations) = shared.next_flush() {
+pub(crate) fn run(env: &FlushEnv) {
+    while let Some(generations) = env.queue.next() {
         // Sealed memtables took memory from the cache, and there may be no reader that trims it.
-        shared.memory.cache.trim();
+        env.core.memory.cache.trim();
         let memtable_bytes = generations.iter().map(|g| g.bytes as u64).sum();
-        shared.events.tell(|| Event::FlushBegin { memtable_bytes });
+        env.core
+            .events
+            .tell(|| Event::FlushBegin { memtable_bytes });
         let began = Instant::now();
-        if !flush_all(shared, &generations, memtable_bytes, began) {
+        if !flush_all(env, &generations, memtable_bytes, began) {
             return;
         }
-        shared.events.tell(|| Event::FlushEnd {
+        env.core.events.tell(|| Event::FlushEnd {
             memtable_bytes,
             took: began.elapsed(),
         });
-        update_admission(shared);
-        shared.jobs.wake();
+        env.core.update_admission();
+        env.jobs.wake();
     }
 }
 
 /// Flushes these generations: as one unit, or one by one if there is too little room for all of
 /// them. Returns false if the flush thread must end, because the database closes or is poisoned.
 fn flush_all(
-    shared: &Shared,
+    env: &FlushEnv,
     generations: &[SealedGeneration],
     memtable_bytes: u64,
     began: Instant,
@@ -80,34 +78,34 @@ fn flush_all(
     // Ends with the flush, with the database, or with its poisoning.
     while !left.is_empty() {
         let (now, later) = left.split_at(unit.min(left.len()));
-        match flush(shared, now) {
+        match flush(env, now) {
             Ok(()) => {
                 left = later;
                 if left.is_empty() {
                     // Before any caller learns that the flush is done.
                     let took = began.elapsed().as_micros() as u64;
-                    shared.metrics.flush_us.note_log2(took);
-                    shared.metrics.flush_bytes.note_log2(memtable_bytes);
+                    env.core.metrics.flush_us.note_log2(took);
+                    env.core.metrics.flush_bytes.note_log2(memtable_bytes);
                 }
-                shared.flush_done(now);
+                env.queue.done(now);
                 // Each flushed generation releases segments of the log.
-                shared.found_space();
+                env.ballast.found_space();
             }
             // Nothing was installed; the memtables are still there.
             Err(error) if error.may_be_retried() => {
-                let spent = shared.note_background_failure(&error);
+                let spent = env.ballast.note_failure(&error);
                 if spent || unit > 1 {
                     unit = 1;
                     continue;
                 }
                 // The cause may end: room on the device, a free descriptor.
-                shared.flush_failed(error);
-                if !shared.pause_before_retry() {
+                env.queue.failed(error);
+                if !env.queue.pause_before_retry() {
                     return false;
                 }
             }
             Err(error) => {
-                shared.poison.set(error);
+                env.core.poison.set(error);
                 return false;
             }
         }
@@ -116,12 +114,12 @@ fn flush_all(
 }
 
 /// Flushes generations (oldest first) as one unit.
-fn flush(shared: &Shared, generations: &[SealedGeneration]) -> Result<()> {
+fn flush(env: &FlushEnv, generations: &[SealedGeneration]) -> Result<()> {
     let mut flushed = Vec::new();
-    let written = write_all(shared, generations, &mut flushed);
+    let written = write_all(env, generations, &mut flushed);
     if let Err(error) = written {
         for flush in &flushed {
-            flush.discard(shared);
+            flush.discard(&env.core);
         }
         return Err(error);
     }
@@ -130,27 +128,27 @@ fn flush(shared: &Shared, generations: &[SealedGeneration]) -> Result<()> {
         // commits.
         let syncer = last.log.as_ref().and_then(|log| log.syncer.as_ref());
         syncer.map_or(Ok(()), LateSync::sync)?;
-        shared.install_flush(flushed, last)?;
+        env.install(flushed, last)?;
     }
-    shared.metrics.flushes.add(1);
+    env.core.metrics.flushes.add(1);
     Ok(())
 }
 
 fn write_all<'a>(
-    shared: &'a Shared,
+    env: &'a FlushEnv,
     generations: &[SealedGeneration],
     flushed: &mut Vec<FlushedTree<'a>>,
 ) -> Result<()> {
     for (tree, memtables) in by_tree(generations) {
         if !tree.is_dropped() {
-            let writer = Writer::new(shared, &tree, &memtables);
+            let writer = Writer::new(env, &tree, &memtables);
             let suits = |gap: &Gap| writer.leaves_nothing_dead(gap);
-            let straight = straight::claim(shared, &tree, &memtables, &writer.ranges, suits)?;
+            let straight = straight::claim(env, &tree, &memtables, &writer.ranges, suits)?;
             let gaps: Vec<&Gap> = straight.iter().flat_map(|s| &s.gaps).collect();
             let upper = writer.write_upper(&gaps)?;
             let last = writer
                 .write_last(&gaps)
-                .inspect_err(|_| discard(shared, &upper))?;
+                .inspect_err(|_| discard(&env.core, &upper))?;
             flushed.push(FlushedTree {
                 tree,
                 memtables,
@@ -160,7 +158,7 @@ fn write_all<'a>(
             });
         }
     }
-    shared.sync_directory()
+    env.core.sync_directory()
 }
 
 /// Returns the memtables of each keyspace, newest first.
@@ -194,7 +192,7 @@ fn range_deletes(
 
 /// Writer of the tables of one keyspace.
 struct Writer<'a> {
-    shared: &'a Shared,
+    env: &'a FlushEnv,
     tree: &'a Tree,
     memtables: &'a [Arc<TreeMemtable>],
     points: DropPoints,
@@ -206,17 +204,17 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(shared: &'a Shared, tree: &'a Tree, memtables: &'a [Arc<TreeMemtable>]) -> Writer<'a> {
-        let points = shared.read_points.horizon_points();
-        let mut charge = Charge::new(&shared.memory.budget, Use::Jobs);
+    fn new(env: &'a FlushEnv, tree: &'a Tree, memtables: &'a [Arc<TreeMemtable>]) -> Writer<'a> {
+        let points = env.core.read_points.horizon_points();
+        let mut charge = Charge::new(&env.core.memory.budget, Use::Jobs);
         let ranges = range_deletes(memtables, &points, &mut charge);
         charge.set(ranges.memory_bytes());
         Writer {
-            shared,
+            env,
             tree,
             memtables,
             points,
-            retire: tree.retire(&shared.clock, &ValueFiles::default()),
+            retire: tree.retire(&env.core.clock, &ValueFiles::default()),
             ranges: Arc::new(ranges),
             _charge: charge,
         }
@@ -247,7 +245,7 @@ impl<'a> Writer<'a> {
     fn write_last(&self, gaps: &[&Gap]) -> Result<Vec<NewTable>> {
         let cuts = Cuts {
             borders: gaps.iter().skip(1).map(|g| g.start.clone()).collect(),
-            bytes_max: self.shared.options.table_bytes,
+            bytes_max: self.env.core.options.table_bytes,
         };
         let mut output = self.output(cuts, Carried::default(), true);
         for gap in gaps {
@@ -291,7 +289,7 @@ impl<'a> Writer<'a> {
     fn output(&self, cuts: Cuts, carried: Carried, last_level: bool) -> TreeOutput<'a> {
         let options = table_options(&self.tree.options(), last_level);
         let values = ValueInputs::default();
-        Output::new(self.shared, self.tree, options, cuts, carried, values)
+        Output::new(&*self.env.core, self.tree, options, cuts, carried, values)
     }
 
     /// Writes the rows of the memtables from `start` to before `end`.
@@ -304,7 +302,7 @@ impl<'a> Writer<'a> {
     ) -> Result<()> {
         let mut ends = straight::Ends::new(self.seqno_range());
         let between_writers = Cell::new(false);
-        let piece = self.shared.options.table_bytes / straight::LEAST_PIECE;
+        let piece = self.env.core.options.table_bytes / straight::LEAST_PIECE;
         let counts = self.merge(
             start,
             end,
@@ -317,7 +315,7 @@ impl<'a> Writer<'a> {
                 output.add(key, seqno, kind, value)
             },
         )?;
-        self.shared.metrics.folded(&counts);
+        self.env.core.metrics.folded(&counts);
         Ok(())
     }
 

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use crate::base::SeqNo;
 use crate::compaction::Claim;
-use crate::db::shared::Shared;
 use crate::error::Result;
+use crate::flush::env::FlushEnv;
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
 use crate::range_deletes::RangeDeletes;
@@ -114,15 +114,15 @@ impl Gap {
 /// A range delete belongs above everything that it hides: groups into which one of `ranges` reaches
 /// are left out.
 pub(super) fn claim<'a>(
-    shared: &'a Shared,
+    env: &'a FlushEnv,
     tree: &Tree,
     memtables: &[Arc<TreeMemtable>],
     ranges: &RangeDeletes,
     suits: impl Fn(&Gap) -> Result<bool>,
 ) -> Result<Vec<Straight<'a>>> {
     let mut claimed = Vec::new();
-    let flush_bytes = shared.plan().flush_bytes as u64;
-    let least = (shared.options.table_bytes / LEAST_PART).min(flush_bytes / 2);
+    let flush_bytes = env.core.plan().flush_bytes as u64;
+    let least = (env.core.options.table_bytes / LEAST_PART).min(flush_bytes / 2);
     let least = least.max(LEAST_BYTES);
     let bytes: u64 = memtables.iter().map(|m| m.rows.bytes() as u64).sum();
     if bytes < least {
@@ -141,7 +141,7 @@ pub(super) fn claim<'a>(
         if large(&version, index).is_empty() {
             continue;
         }
-        let Some(claim) = shared.jobs.claim(tree, &group.low) else {
+        let Some(claim) = env.jobs.claim(tree, &group.low) else {
             continue;
         };
         // A compaction may have changed the group just before.

@@ -15,7 +15,7 @@ use super::merge_runs::{merge, reduce};
 use super::run_file::{FRAME_BYTES, RUN_WRITER_BYTES, RunFile, RunWriter};
 use super::{Ingest, Ingested};
 use crate::base::ValueKind;
-use crate::commit::batch::check_sizes;
+use crate::commit::payload::check_sizes;
 use crate::db::Database;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
@@ -120,10 +120,10 @@ impl BulkLoad {
                 options.memory_bytes
             )));
         }
-        let half = db.shared().plan().memory_bytes / 2;
+        let half = db.shared().core.plan().memory_bytes / 2;
         let memory_bytes = options.memory_bytes.min(half);
         Ok(BulkLoad {
-            charge: Charge::new(&db.shared().memory.budget, Use::Jobs),
+            charge: Charge::new(&db.shared().core.memory.budget, Use::Jobs),
             db,
             options: BulkLoadOptions {
                 memory_bytes,
@@ -168,7 +168,7 @@ impl BulkLoad {
         until_ms: Option<u64>,
     ) -> Result<()> {
         // A forked child must not wait for the sorter below.
-        self.db.shared().check_open()?;
+        self.db.shared().core.access.check_open()?;
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -294,7 +294,7 @@ impl Sorter {
         let thread = crate::sync::thread::Builder::new()
             .name("alv-sort".to_owned())
             .spawn(move || sort_runs(&of_thread, duplicates, &to_sort, &done))
-            .map_err(|e| Error::io("start a thread for", &shared.dir, e))?;
+            .map_err(|e| Error::io("start a thread for", &shared.core.files.dir, e))?;
         Ok(Sorter {
             full: Some(full),
             empty,

@@ -17,12 +17,12 @@ use std::sync::Arc;
 use alluvium_mem::process::Owned;
 
 use crate::base::{SeqNo, ValueKind};
-use crate::commit::batch::check_sizes;
+use crate::commit::payload::check_sizes;
 use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard, table_options};
 use crate::compaction::separate::ValueInputs;
 use crate::db::Database;
+use crate::db::core::Core;
 use crate::db::install_ingest::IngestedTree;
-use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::keyspace::{Keyspace, Tree};
 
@@ -82,7 +82,7 @@ pub struct Ingested {
 /// Rows of one keyspace.
 struct Part {
     tree: Arc<Tree>,
-    output: Output<Arc<Shared>, Arc<Tree>>,
+    output: Output<Arc<Core>, Arc<Tree>>,
     last_key: Vec<u8>,
 }
 
@@ -133,7 +133,7 @@ impl Ingest {
         stored: Result<Cow<'_, [u8]>>,
     ) -> Result<()> {
         // A forked child must not free the parts below.
-        self.db.shared().check_open()?;
+        self.db.shared().core.access.check_open()?;
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -153,8 +153,10 @@ impl Ingest {
             self.recent = known.unwrap_or(self.parts.len());
             if known.is_none() {
                 let shared = Arc::clone(self.db.shared());
-                self.parts
-                    .push(Part::new(shared, Arc::clone(keyspace.tree())));
+                self.parts.push(Part::new(
+                    Arc::clone(&shared.core),
+                    Arc::clone(keyspace.tree()),
+                ));
             }
         }
         self.parts[self.recent].add(key, value)
@@ -176,17 +178,17 @@ impl Ingest {
             return Err(error);
         }
         let shared = Arc::clone(self.db.shared());
-        shared.check_open()?;
+        shared.core.access.check_open()?;
         if self.parts.is_empty() {
-            let seqno = shared.read_points.visible();
+            let seqno = shared.core.read_points.visible();
             return Ok(Ingested {
                 seqno,
                 ..Ingested::default()
             });
         }
-        let trees = self.complete(&shared)?;
-        let discarded = |_: &Error| trees.iter().for_each(|t| discard(&shared, &t.tables));
-        shared.sync_directory().inspect_err(discarded)?;
+        let trees = self.complete(&shared.core)?;
+        let discarded = |_: &Error| trees.iter().for_each(|t| discard(&shared.core, &t.tables));
+        shared.core.sync_directory().inspect_err(discarded)?;
         // Flush as much as possible without the log's lock.
         if trees.iter().any(|t| t.tree.load().has_memtable_rows()) {
             self.db.flush().inspect_err(discarded)?;
@@ -199,18 +201,18 @@ impl Ingest {
             ..Ingested::default()
         };
         let installed = shared.install_ingest(&trees)?;
-        shared.metrics.ingested_bytes.add(ingested.table_bytes);
+        shared.core.metrics.ingested_bytes.add(ingested.table_bytes);
         ingested.seqno = installed.seqno;
         ingested.last_level_bytes = installed.last_level_bytes;
         Ok(ingested)
     }
 
     /// Finishes the tables of all keyspaces.
-    fn complete(&mut self, shared: &Shared) -> Result<Vec<IngestedTree>> {
+    fn complete(&mut self, core: &Core) -> Result<Vec<IngestedTree>> {
         let mut trees: Vec<IngestedTree> = Vec::new();
         for part in self.parts.drain(..) {
             let tables = part.output.finish().inspect_err(|_| {
-                trees.iter().for_each(|t| discard(shared, &t.tables));
+                trees.iter().for_each(|t| discard(core, &t.tables));
             })?;
             trees.push(IngestedTree {
                 tree: part.tree,
@@ -222,13 +224,13 @@ impl Ingest {
 }
 
 impl Part {
-    fn new(shared: Arc<Shared>, tree: Arc<Tree>) -> Part {
+    fn new(core: Arc<Core>, tree: Arc<Tree>) -> Part {
         let state = tree.load_full();
         let groups = state.version.groups();
         let borders = groups[1..].iter().map(|g| g.low.clone()).collect();
         let cuts = Cuts {
             borders,
-            bytes_max: shared.options.table_bytes,
+            bytes_max: core.options.table_bytes,
         };
         let alone = !state.has_memtable_rows()
             && groups
@@ -242,7 +244,7 @@ impl Part {
         }
         Part {
             output: Output::new(
-                shared,
+                core,
                 Arc::clone(&tree),
                 options,
                 cuts,

@@ -43,8 +43,8 @@ impl Drop for RunFile {
     fn drop(&mut self) {
         // Another owner may have the directory after a close; the next open removes the file as
         // well.
-        if self.shared.owns_directory() {
-            let _ = self.shared.vfs.remove(&self.path);
+        if self.shared.core.access.owns_directory() {
+            let _ = self.shared.core.files.vfs.remove(&self.path);
         }
     }
 }
@@ -60,11 +60,11 @@ pub(super) struct RunWriter {
 
 impl RunWriter {
     pub fn create(shared: &Arc<Shared>) -> Result<RunWriter> {
-        shared.check_open()?;
+        shared.core.access.check_open()?;
         // Run files take numbers of tables, so that no name is used twice.
-        let name = crate::recovery::run_file_name(shared.next_table_id().0);
-        let path = shared.path(name);
-        let file = shared.vfs.create(&path);
+        let name = crate::recovery::run_file_name(shared.core.files.next_table_id().0);
+        let path = shared.core.files.path(name);
+        let file = shared.core.files.vfs.create(&path);
         let file = file.map_err(|e| Error::io("create", &path, e))?;
         file.expect_lifetime(Lifetime::Short);
         let run = RunFile {

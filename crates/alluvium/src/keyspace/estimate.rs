@@ -48,7 +48,7 @@ impl Keyspace {
     pub fn estimate_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<RangeEstimate> {
         self.check()?;
         // Registered as by any reader of an active memtable.
-        let point = self.db().shared().read_points.register();
+        let point = self.db().shared().core.read_points.register();
         let state = self.tree().load_full();
         self.tree().check()?;
         if end.is_some_and(|end| end <= start) {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use alluvium_mem::process::Owned;
 
 use crate::base::{KeyspaceId, SeqNo, ValueKind};
-use crate::commit::batch::{check_range, check_sizes};
+use crate::commit::payload::{check_range, check_sizes};
 use crate::compaction::retire::CompactionFilter;
 use crate::db::{Database, WriteOptions};
 use crate::error::{Error, Result};
@@ -61,7 +61,7 @@ impl Keyspace {
 
     /// Returns an error if the database was closed or the keyspace dropped.
     pub(crate) fn check(&self) -> Result<()> {
-        self.db.shared().check_open()?;
+        self.db.shared().core.access.check_open()?;
         self.tree.check()
     }
 
@@ -130,8 +130,8 @@ impl Keyspace {
     ///
     /// The first error of any key, as [`Keyspace::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<PinnedValue>>> {
-        self.db.shared().check_open()?;
-        let point = self.db.shared().read_points.register();
+        self.db.shared().core.access.check_open()?;
+        let point = self.db.shared().core.read_points.register();
         self.multi_get_at(keys, point.seqno(), self.now_ms())
     }
 
@@ -177,8 +177,8 @@ impl Keyspace {
     }
 
     fn get_with<R>(&self, key: &[u8], read: impl FnOnce(Option<FoundIn<'_>>) -> R) -> Result<R> {
-        self.db.shared().check_open()?;
-        let point = self.db.shared().read_points.register();
+        self.db.shared().core.access.check_open()?;
+        let point = self.db.shared().core.read_points.register();
         self.read_at(key, point.seqno(), self.now_ms(), read)
     }
 
@@ -235,7 +235,7 @@ impl Keyspace {
     /// Returns the time for a single read; 0 in a keyspace without expiry.
     pub(crate) fn now_ms(&self) -> u64 {
         if self.expires() {
-            self.db.shared().clock.now()
+            self.db.shared().core.clock.now()
         } else {
             0
         }
@@ -263,7 +263,7 @@ impl Keyspace {
             return Ok(Cow::Borrowed(&[]));
         }
         let expiry = self.tree.options().expiry;
-        expiry.stored(value, until_ms, || self.db.shared().clock.now())
+        expiry.stored(value, until_ms, || self.db.shared().core.clock.now())
     }
 
     /// Writes `value` under `key`; the key may or may not exist. A commit of its own, as durable as
@@ -390,20 +390,20 @@ impl Keyspace {
             return Ok(());
         }
         let shared = self.db.shared();
-        shared.check_writable()?;
-        let upto = shared.read_points.visible();
+        shared.core.access.check_writable()?;
+        let upto = shared.core.read_points.visible();
         if self.tree.load().has_memtable_rows() {
             self.db.flush()?;
         }
-        crate::compaction::compact_range(shared, &self.tree, start, end, upto)
+        crate::compaction::compact_range(&shared.compaction(), &self.tree, start, end, upto)
     }
 
     /// Opens a cursor over the newest commit visible now. Reads nothing before its first move.
     /// Fails only with `KeyspaceDropped` and `Closed`.
     pub fn cursor(&self, options: CursorOptions) -> Result<Cursor> {
         self.check()?;
-        let point = self.db.shared().read_points.register();
-        let time = self.db.shared().clock.hold();
+        let point = self.db.shared().core.read_points.register();
+        let time = self.db.shared().core.clock.hold();
         Ok(Cursor::new(self.clone(), point, time, options, None))
     }
 }

@@ -27,7 +27,7 @@ use crate::db::ballast;
 use crate::db::memory::{Memory, MemoryPlan};
 use crate::db::options::{Durability, Options};
 use crate::db::poison::Poison;
-use crate::db::shared::Parts;
+use crate::db::shared::{FilesParts, Parts};
 use crate::db::store::Store;
 use crate::error::{Error, LockHolder, Result};
 use crate::keyspace::options::KeyspaceOptions;
@@ -51,8 +51,6 @@ pub(crate) struct Recovered {
     pub parts: Parts,
     /// Memtables that replay filled, oldest first.
     pub sealed: Vec<SealedGeneration>,
-    /// First table number that no file has.
-    pub next_table: TableId,
 }
 
 /// Opens or creates the database in `dir`.
@@ -103,24 +101,23 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     }
     let catalog = trees.into_values().map(|t| (t.name.clone(), t)).collect();
     let read_points = ReadPoints::new(log.last_seqno);
-    let dir = dir.to_path_buf();
-    let parts = Parts {
-        dir,
+    let files = FilesParts {
+        dir: dir.to_path_buf(),
         vfs: Arc::clone(vfs),
+        open_files,
+        next_table,
+        lock,
+    };
+    let parts = Parts {
+        files,
         options,
         memory,
-        open_files,
         log,
         store,
         catalog,
         read_points,
-        lock,
     };
-    Ok(Recovered {
-        parts,
-        sealed,
-        next_table,
-    })
+    Ok(Recovered { parts, sealed })
 }
 
 /// Returns an absolute path, so that a later change of the working directory does not matter.

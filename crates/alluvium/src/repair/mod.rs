@@ -18,8 +18,8 @@ use std::sync::Arc;
 use self::tables::save_tables;
 use crate::base::{KeyspaceId, SegmentId, SeqNo};
 use crate::clock::Clock;
-use crate::commit::batch::{Ops, encode_op};
 use crate::commit::packed::unpack;
+use crate::commit::payload::{Ops, encode_op};
 use crate::commit::prepared;
 use crate::db::checkpoint::{
     check_target, put_in_place, remove_directory, temporary_name, write_database,
@@ -184,7 +184,7 @@ impl Repair {
                 }
                 Some(kept) if kept.is_empty() => {}
                 Some(kept) => {
-                    db.shared().commit(kept, Durability::Buffered)?;
+                    db.shared().commits.commit(kept, Durability::Buffered)?;
                     commits += 1;
                 }
             }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::commit::Request;
-use crate::commit::batch::{encode_payload, written_rows};
+use crate::commit::payload::{encode_payload, written_rows};
 use crate::commit::prepared::{Phase, PreparedState, XID_BYTES_MAX};
 use crate::commit::validate::Validation;
 use crate::db::Durability;
@@ -35,13 +35,13 @@ impl Transaction {
             return self.check_read_for_update();
         };
         let bytes = payload.len();
-        let durability = shared.durability(self.options.durability)?;
+        let durability = shared.core.durability(self.options.durability)?;
         self.forget_writes();
         let result = self.commit_payload(payload, durability);
         self.end();
         // The admission delay comes after the locks are released. Otherwise every waiter for a hot
         // row would wait with this client.
-        shared.pay_for(bytes);
+        shared.core.pay_for(bytes);
         result
     }
 
@@ -56,12 +56,12 @@ impl Transaction {
         if reads.is_empty() {
             return Ok(());
         }
-        Validation::new(reads, point.seqno()).look(self.shared())
+        Validation::new(reads, point.seqno()).look(&self.shared().core.read_points)
     }
 
     /// Encodes the operations; `None` if there are none.
     fn payload(&self) -> Result<Option<Vec<u8>>> {
-        self.shared().check_open()?;
+        self.shared().core.access.check_open()?;
         let held = self.state.held.lock();
         held.trees.iter().try_for_each(|tree| tree.check())?;
         let writes = self.state.writes.lock();
@@ -70,25 +70,34 @@ impl Transaction {
         }
         let payload = encode_payload(&writes);
         // Each write was checked; a deleted prefix may have become slightly longer as a range.
-        self.shared().memory.check_commit_bytes(payload.len())?;
+        self.shared()
+            .core
+            .memory
+            .check_commit_bytes(payload.len())?;
         Ok(Some(payload))
     }
 
     fn commit_payload(&self, payload: Vec<u8>, durability: Durability) -> Result<()> {
         let shared = self.shared();
         let (Some(reads), Some(point)) = (&self.state.reads, &self.state.point) else {
-            return shared.commit(payload, durability).map(drop);
+            return shared.commits.commit(payload, durability).map(drop);
         };
         let validation = Validation::new(reads.lock().take(), point.seqno());
         if !self.options.optimistic {
-            let result = shared.commit_validated(payload, durability, validation);
+            let result = shared
+                .commits
+                .commit_validated(payload, durability, validation);
             return result.map(drop);
         }
         // Locked as for a plain batch: other transactions may hold locks on these rows and rely on
         // them.
-        let locks = shared.lock_rows(written_rows(&payload), &self.lock_wait())?;
-        let result = shared.commit_validated(payload, durability, validation);
-        shared.unlock_writes(locks);
+        let locks = shared
+            .row_locks
+            .lock_rows(written_rows(&payload), &self.lock_wait())?;
+        let result = shared
+            .commits
+            .commit_validated(payload, durability, validation);
+        shared.row_locks.unlock(locks);
         result.map(drop)
     }
 
@@ -114,21 +123,21 @@ impl Transaction {
         if xid.len() > XID_BYTES_MAX {
             return refuse("the id of a prepared transaction has at most 255 bytes");
         }
-        if shared.options.durability == Durability::None {
+        if shared.core.options.durability == Durability::None {
             return refuse("a database without a log cannot prepare transactions");
         }
         if self.state.reads.is_some() {
             return refuse("a serializable or optimistic transaction cannot be prepared");
         }
         let ops = self.payload()?.unwrap_or_default();
-        let durability = shared.durability(self.options.durability)?;
+        let durability = shared.core.durability(self.options.durability)?;
         self.forget_writes();
         let mut state = PreparedState::new(xid, &ops, durability);
         state.owner = self.id;
         state.locks.clone_from(&self.state.held.lock().locks);
         let state = Arc::new(state);
         let request = Request::of_prepared(Phase::Prepare, &state, Durability::Sync);
-        shared.commit_request(request)?;
+        shared.commits.commit_request(request)?;
         // The locks now belong to the prepared transaction.
         self.state.held.lock().locks.clear();
         Ok(PreparedTransaction::new(self.db.clone(), state))
@@ -147,7 +156,7 @@ impl Transaction {
         let mut held = self.state.held.lock();
         held.ended = true;
         let locks = std::mem::take(&mut held.locks);
-        self.shared().row_locks.unlock_all(self.id, &locks);
+        self.shared().row_locks.table.unlock_all(self.id, &locks);
     }
 }
 

@@ -65,7 +65,7 @@ impl PreparedTransaction {
     pub fn commit(mut self) -> Result<()> {
         self.resolve(Phase::Commit, self.state.durability)?;
         // The admission delay comes after the locks are released.
-        self.db.shared().pay_for(self.state.ops().len());
+        self.db.shared().core.pay_for(self.state.ops().len());
         Ok(())
     }
 
@@ -77,9 +77,12 @@ impl PreparedTransaction {
 
     fn resolve(&mut self, phase: Phase, durability: Durability) -> Result<()> {
         let shared = self.db.shared();
-        shared.commit_request(Request::of_prepared(phase, &self.state, durability))?;
+        shared
+            .commits
+            .commit_request(Request::of_prepared(phase, &self.state, durability))?;
         shared
             .row_locks
+            .table
             .unlock_all(self.state.owner, &self.state.locks);
         self.decided = true;
         Ok(())
@@ -89,8 +92,8 @@ impl PreparedTransaction {
 impl Drop for PreparedTransaction {
     fn drop(&mut self) {
         // A decided transaction need not wait for the log again.
-        if !self.decided && self.db.shared().is_own_process() {
-            let mut log = self.db.shared().log.lock();
+        if !self.decided && self.db.shared().core.access.is_own_process() {
+            let mut log = self.db.shared().commits.log.lock();
             log.unresolved.give_back(&self.state);
         }
     }
@@ -101,8 +104,8 @@ impl Database {
     /// handle. Waits for a group of commits under way.
     pub fn prepared(&self) -> Result<Vec<Vec<u8>>> {
         let shared = self.shared();
-        shared.check_open()?;
-        let log = shared.log.lock();
+        shared.core.access.check_open()?;
+        let log = shared.commits.log.lock();
         Ok(log.unresolved.states().map(|s| s.xid.clone()).collect())
     }
 
@@ -116,8 +119,8 @@ impl Database {
     /// `InvalidArgument` if there is none with this id, or another handle has it.
     pub fn take_prepared(&self, xid: &[u8]) -> Result<PreparedTransaction> {
         let shared = self.shared();
-        shared.check_open()?;
-        let state = shared.log.lock().unresolved.take(xid)?;
+        shared.core.access.check_open()?;
+        let state = shared.commits.log.lock().unresolved.take(xid)?;
         Ok(PreparedTransaction::new(self.clone(), state))
     }
 }

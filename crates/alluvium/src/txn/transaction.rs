@@ -153,8 +153,8 @@ pub struct Savepoint(u64);
 impl Transaction {
     pub(crate) fn begin(db: Database, options: TransactionOptions) -> Result<Transaction> {
         let shared = db.shared();
-        shared.durability(options.durability)?;
-        let id = shared.next_txn();
+        shared.core.durability(options.durability)?;
+        let id = shared.row_locks.next_owner();
         let fixed = options.isolation != Isolation::ReadCommitted;
         if options.optimistic && !fixed {
             let message = "an optimistic transaction reads as of its beginning: choose Snapshot or Serializable";
@@ -165,9 +165,9 @@ impl Transaction {
         let read_for_update = options
             .optimistic
             .then(|| Mutex::new(ReadSet::new(READ_SET_BYTES_MAX)));
-        let point = fixed.then(|| shared.read_points.register());
+        let point = fixed.then(|| shared.core.read_points.register());
         // After the registration, as for a snapshot.
-        let time = fixed.then(|| shared.clock.hold());
+        let time = fixed.then(|| shared.core.clock.hold());
         let state = State {
             point,
             time,
@@ -229,7 +229,7 @@ impl Transaction {
         self.check(keyspace)?;
         let statement = match &self.state.point {
             Some(point) => point.clone(),
-            None => self.shared().read_points.register(),
+            None => self.shared().core.read_points.register(),
         };
         let mut values = keyspace.multi_get_at(keys, statement.seqno(), self.now_ms(keyspace))?;
         for (value, key) in values.iter_mut().zip(keys) {
@@ -289,16 +289,17 @@ impl Transaction {
 
     pub(super) fn lock_row(&self, keyspace: &Keyspace, key: &[u8], mode: LockMode) -> Result<()> {
         let shared = self.shared();
-        let hash = shared.row_locks.hash(keyspace.id(), key);
+        let hash = shared.row_locks.table.hash(keyspace.id(), key);
         let wait = self.lock_wait();
         let granted = shared
             .row_locks
+            .table
             .lock(self.id, hash, mode, &wait)
             .map_err(|failure| failure.into_error(keyspace.name(), key, wait.timeout))?;
         {
             let mut held = self.state.held.lock();
             held.locks.push(hash);
-            held.charge(&shared.memory.budget);
+            held.charge(&shared.core.memory.budget);
         }
         let Some(point) = self
             .state
@@ -313,14 +314,14 @@ impl Transaction {
                 // Released, so that a second try is checked again instead of passing as the
                 // holder's.
                 self.state.held.lock().locks.pop();
-                shared.row_locks.unlock(self.id, hash);
+                shared.row_locks.table.unlock(self.id, hash);
             })
     }
 
     pub(super) fn lock_wait(&self) -> LockWait {
         let own = self.options.lock_timeout;
         LockWait {
-            timeout: own.unwrap_or(self.shared().options.lock_timeout),
+            timeout: own.unwrap_or(self.shared().core.options.lock_timeout),
             cancel: self.options.cancel.clone(),
             ..LockWait::none()
         }
@@ -364,7 +365,7 @@ impl Transaction {
         self.check(keyspace)?;
         let point = match &self.state.point {
             Some(point) => point.clone(),
-            None => self.shared().read_points.register(),
+            None => self.shared().core.read_points.register(),
         };
         // Without own writes there is nothing to merge; later ones stay invisible either way.
         let own = {
@@ -375,7 +376,7 @@ impl Transaction {
         let writes = own.then(|| WriteCursor::open(Arc::clone(&self.state.writes), keyspace.id()));
         let time = match &self.state.time {
             Some(time) => time.clone(),
-            None => self.shared().clock.hold(),
+            None => self.shared().core.clock.hold(),
         };
         let keyspace = keyspace.clone();
         let reads = self
@@ -412,7 +413,7 @@ impl Transaction {
     /// savepoint itself stays. Fails with `InvalidArgument` if the savepoint was released or rolled
     /// back, and with `Closed`.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
-        self.shared().check_open()?;
+        self.shared().core.access.check_open()?;
         let mut held = self.state.held.lock();
         let place = held.savepoints.iter().position(|m| m.public == savepoint);
         let Some(place) = place else {
@@ -424,7 +425,7 @@ impl Transaction {
         let (writes, locks) = (held.savepoints[place].writes, held.savepoints[place].locks);
         self.state.writes.lock().rollback_to(writes)?;
         for hash in held.locks.drain(locks..) {
-            self.shared().row_locks.unlock(self.id, hash);
+            self.shared().row_locks.table.unlock(self.id, hash);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::base::ValueKind;
-use crate::commit::batch::{check_range, check_sizes};
+use crate::commit::payload::{check_range, check_sizes};
 use crate::error::Result;
 use crate::keyspace::Keyspace;
 use crate::read_points::ReadPoint;
@@ -60,7 +60,7 @@ impl Transaction {
     /// `Closed`.
     pub fn delete_range(&self, keyspace: &Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
         check_range(start, end)?;
-        self.shared().check_writable()?;
+        self.shared().core.access.check_writable()?;
         self.check(keyspace)?;
         self.check_room(start, end)?;
         self.enter(keyspace, |writes| {
@@ -73,7 +73,7 @@ impl Transaction {
     /// [`Transaction::delete_range`].
     pub fn delete_prefix(&self, keyspace: &Keyspace, prefix: &[u8]) -> Result<()> {
         check_sizes(prefix, &[])?;
-        self.shared().check_writable()?;
+        self.shared().core.access.check_writable()?;
         self.check(keyspace)?;
         self.check_room(prefix, prefix)?;
         self.enter(keyspace, |writes| {
@@ -93,7 +93,7 @@ impl Transaction {
         let kind = keyspace.written_as(kind);
         let value = keyspace.stored(kind, value, until_ms)?;
         check_sizes(key, &value)?;
-        self.shared().check_writable()?;
+        self.shared().core.access.check_writable()?;
         self.check(keyspace)?;
         self.check_room(key, &value)?;
         if self.options.optimistic {
@@ -151,7 +151,7 @@ impl Transaction {
         let kind = keyspace.written_as(kind);
         let value = keyspace.stored(kind, value, None)?;
         check_sizes(key, &value)?;
-        self.shared().check_writable()?;
+        self.shared().core.access.check_writable()?;
         self.check_room(key, &value)?;
         self.check(keyspace)?;
         self.add_write(keyspace, key, kind, &value);
@@ -164,8 +164,8 @@ impl Transaction {
         let writes = self.state.writes.lock().memory_bytes();
         let write = key.len() + value.len() + WRITE_OVERHEAD;
         let shared = self.shared();
-        shared.memory.check_commit_bytes(writes + write)?;
-        shared.memory.check_open_transactions(writes, write)
+        shared.core.memory.check_commit_bytes(writes + write)?;
+        shared.core.memory.check_open_transactions(writes, write)
     }
 
     fn add_write(&self, keyspace: &Keyspace, key: &[u8], kind: ValueKind, value: &[u8]) {
@@ -184,7 +184,7 @@ impl Transaction {
         change(&mut writes);
         held.write_bytes = writes.allocated_bytes();
         drop(writes);
-        held.charge(&self.shared().memory.budget);
+        held.charge(&self.shared().core.memory.budget);
     }
 
     /// Frees the memory of the writes after they were encoded for their commit. If a cursor is
@@ -194,7 +194,7 @@ impl Transaction {
             *self.state.writes.lock() = WriteSet::new();
             let mut held = self.state.held.lock();
             held.write_bytes = 0;
-            held.charge(&self.shared().memory.budget);
+            held.charge(&self.shared().core.memory.budget);
         }
     }
 }

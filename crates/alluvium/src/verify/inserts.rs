@@ -39,7 +39,7 @@ pub(super) fn check(
 ) {
     // Registered first, so that the active memtable keeps the versions visible at this point during
     // the check.
-    let _point = shared.read_points.register();
+    let _point = shared.core.read_points.register();
     let state = tree.load_full();
     let mut memtables: Vec<Input> = Vec::new();
     for memtable in state.memtables() {

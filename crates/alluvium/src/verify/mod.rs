@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
 use crate::cache::Cache;
-use crate::commit::batch::Ops;
 use crate::commit::packed::unpack;
+use crate::commit::payload::Ops;
 use crate::commit::prepared;
 use crate::db::Database;
 use crate::db::shared::Shared;
@@ -117,13 +117,15 @@ impl Database {
     /// without holding a lock; `pause` may wait to limit the rate.
     pub fn verify_with(&self, pause: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
         let shared = self.shared();
-        shared.check_open()?;
+        shared.core.access.check_open()?;
         let mut report = VerifyReport::default();
         let held = hold(shared, &mut report);
         let damaged = check_tables(shared, &held, pause, &mut report);
-        groups::check(&shared.dir, &held.state, &mut |error| report.damage(error));
+        groups::check(&shared.core.files.dir, &held.state, &mut |error| {
+            report.damage(error)
+        });
         check_log(shared, &held, &mut report);
-        let trees: Vec<_> = shared.catalog.read().values().cloned().collect();
+        let trees: Vec<_> = shared.core.catalog.read().values().cloned().collect();
         for tree in trees.iter().filter(|tree| !tree.stores_expiry) {
             inserts::check(shared, tree, &damaged, pause, &mut report);
         }
@@ -142,18 +144,18 @@ struct Held {
 
 /// Checks the manifest's file against the state in memory, and takes references to all tables.
 fn hold(shared: &Shared, report: &mut VerifyReport) -> Held {
-    let log = shared.log.lock();
+    let log = shared.commits.log.lock();
     let log_end = log.wal.as_ref().map(|wal| wal.position());
     drop(log);
     let store = shared.store.lock();
     // Under the lock: otherwise an edit in the middle of its append would look truncated.
-    match Manifest::read(&*shared.vfs, &shared.dir) {
+    match Manifest::read(&*shared.core.files.vfs, &shared.core.files.dir) {
         Err(error) => report.damage(error),
         // After a failed append the file may contain edits that were never published.
-        Ok(_) if shared.poison.check().is_err() => {}
+        Ok(_) if shared.core.poison.check().is_err() => {}
         Ok((uid, state)) => {
             if uid != shared.uid || state != *store.state() {
-                let path = shared.path("CURRENT");
+                let path = shared.core.files.path("CURRENT");
                 let (expected, found) = ("the state of the open database", "another one");
                 let what = "sum of all edits";
                 report.damage(Error::corruption(&path, 0, what, expected, found));
@@ -208,12 +210,14 @@ fn check_table(
     pause: &mut dyn FnMut(u64),
     report: &mut VerifyReport,
 ) -> Result<()> {
-    let path = shared.path(record.id.to_string());
-    let file = shared.vfs.open_read(&path);
+    let path = shared.core.files.path(record.id.to_string());
+    let file = shared.core.files.vfs.open_read(&path);
     let file = file.map_err(|e| Error::io("open", &path, e))?;
     // Opened again: the data in memory was correct when it was read.
     let cache = Cache::of_bytes(CACHE_BYTES_MIN as u64);
-    let open_values = |part: &ValuesPart| ValueFile::open_in(&*shared.vfs, &shared.dir, part);
+    let open_values = |part: &ValuesPart| {
+        ValueFile::open_in(&*shared.core.files.vfs, &shared.core.files.dir, part)
+    };
     let table = Table::open_with(file, record.id, record.uid, cache, open_values)?;
     check_record(&path, record, &table)?;
     let expected = (record.file_bytes, record.tombstones, vec![keyspace]);
@@ -247,7 +251,7 @@ fn check_log(shared: &Shared, held: &Held, report: &mut VerifyReport) {
         next_keyspace: held.state.next_keyspace,
         report,
     };
-    let (vfs, dir) = (&*shared.vfs, &shared.dir);
+    let (vfs, dir) = (&*shared.core.files.vfs, &shared.core.files.dir);
     if let Some(end) = held.log_end {
         let done = crate::wal::scrub(vfs, dir, shared.uid, end, &mut check);
         report.log_segments += done.segments;
@@ -271,7 +275,7 @@ fn check_log(shared: &Shared, held: &Held, report: &mut VerifyReport) {
 
 fn check_still_log(check: &mut LogCheck<'_>, oldest: SegmentId) -> Result<()> {
     let shared = check.shared;
-    let (vfs, dir) = (&*shared.vfs, &shared.dir);
+    let (vfs, dir) = (&*shared.core.files.vfs, &shared.core.files.dir);
     let mut visit = |segment: SegmentId, seqno, kind, payload: &[u8]| {
         if let Err(found) = check.record(seqno, kind, payload) {
             let path = dir.join(segment.to_string());

@@ -340,9 +340,9 @@ mod tests {
         let shared = db.shared();
         let log = LogPlace {
             vfs: Arc::clone(&vfs),
-            dir: shared.dir.clone(),
+            dir: shared.core.files.dir.clone(),
             database_uid: shared.uid,
-            logged_from: shared.opened_at,
+            logged_from: shared.commits.env.progress.opened_at,
         };
         let mut segments = list_segments(&*vfs, dir).unwrap();
         let newest = segments.last().unwrap().0;

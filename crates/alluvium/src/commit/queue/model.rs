@@ -18,19 +18,20 @@ struct Log {
     order: std::sync::Mutex<Vec<u64>>,
 }
 
+type Request = Queued<Vec<u8>, u64>;
+
 fn request(client: u64) -> Arc<Request> {
-    let payload = client.to_le_bytes().to_vec();
-    Arc::new(Request::new(payload, None, Durability::Buffered))
+    Arc::new(Request::new(client.to_le_bytes().to_vec()))
 }
 
 fn client_of(request: &Request) -> u64 {
-    let bytes = request.payload[..].try_into();
+    let bytes = request[..].try_into();
     u64::from_le_bytes(bytes.expect("8 bytes"))
 }
 
-/// Numbers a group, with no other leader. A commit's number is its client, so a mixed-up result is
-/// noticed.
-fn lead(log: &Log, group: &[Arc<Request>]) -> Vec<Result<Done>> {
+/// Processes a group, with no other leader. A request's result is its client, so a mixed-up result
+/// is noticed.
+fn lead(log: &Log, group: &[Arc<Request>]) -> Vec<u64> {
     assert_eq!(
         log.leaders.fetch_add(1, Ordering::Relaxed),
         0,
@@ -40,17 +41,14 @@ fn lead(log: &Log, group: &[Arc<Request>]) -> Vec<Result<Done>> {
     log.order.lock().expect("order").extend(&clients);
     log.leaders.fetch_sub(1, Ordering::Relaxed);
     clients
-        .into_iter()
-        .map(|client| Ok(Done::At(client)))
-        .collect()
 }
 
-fn commit(committer: &Committer, log: &Log, client: u64) {
-    let result = committer.commit(&request(client), |group| {
+fn commit(queue: &CommitQueue<Vec<u8>, u64>, log: &Log, client: u64) {
+    let result = queue.run(&request(client), |group| {
         assert!(!group.is_empty(), "a leader has a non-empty group");
         lead(log, group)
     });
-    assert_eq!(result.expect("a result"), Done::At(client));
+    assert_eq!(result, client);
 }
 
 /// Runs `count` clients at once, each with `commits` commits.
@@ -58,11 +56,11 @@ fn clients(count: u64, commits: u64, preemptions: usize) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(move || {
-        let committer = Arc::new(Committer::default());
+        let queue = Arc::new(CommitQueue::default());
         let log = Arc::new(Log::default());
         let work = |client: u64| {
-            let (committer, log) = (Arc::clone(&committer), Arc::clone(&log));
-            move || (0..commits).for_each(|n| commit(&committer, &log, 10 * client + n))
+            let (queue, log) = (Arc::clone(&queue), Arc::clone(&log));
+            move || (0..commits).for_each(|n| commit(&queue, &log, 10 * client + n))
         };
         let others: Vec<_> = (1..count)
             .map(|client| thread::spawn(work(client)))
@@ -81,7 +79,7 @@ fn clients(count: u64, commits: u64, preemptions: usize) {
             let own = order.iter().filter(|number| **number / 10 == client);
             assert!(own.is_sorted(), "{order:?}");
         }
-        let queue = committer.queue.lock();
+        let queue = queue.queue.lock();
         assert!(
             !queue.leading && queue.pending.is_empty(),
             "the lead was given back"

@@ -8,7 +8,7 @@ use super::*;
 /// `last=BYTES`, `entries=N`, `dead=N` (upper tombstones that no reader needs), `last_dead=N`
 /// (entries of the last level that no reader needs), `expired=N`, `victims=BYTES`, `seeks=N` (extra
 /// seeks of scans), `busy`. Omitted words are 0.
-fn group(line: &str) -> GroupSize {
+pub fn group(line: &str) -> GroupSize {
     let mut group = GroupSize::default();
     for word in line.split_whitespace() {
         let (name, value) = word.split_once('=').unwrap_or((word, "0"));

@@ -6,18 +6,19 @@
 //! tried again; every caller that waits for it gets its error and may call again.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::sync::plain::{Condvar, Mutex, MutexGuard};
 use crate::sync::time::Instant;
 
 use crate::commit::SealedGeneration;
-use crate::db::shared::Shared;
+use crate::db::core::Core;
 use crate::error::{Error, Result};
 
 /// Queue of the flush thread, see the module.
-#[derive(Default)]
 pub(crate) struct FlushQueue {
+    core: Arc<Core>,
     /// Guards the queue. Never held across I/O, and no lock is taken under it.
     state: Mutex<Flushes>,
     /// Signaled when `state` changes, the database is poisoned, or the flush thread has to stop.
@@ -59,8 +60,8 @@ impl Flushes {
 
     /// Returns an error if waiting is pointless; every waiter checks this before it sleeps again.
     /// Only tries after the first `known` count: an older failure says nothing about the next try.
-    fn check(&self, shared: &Shared, known: u64) -> Result<()> {
-        shared.poison.check()?;
+    fn check(&self, core: &Core, known: u64) -> Result<()> {
+        core.poison.check()?;
         if let (tries, Some(error)) = &self.failed
             && *tries > known
         {
@@ -74,160 +75,151 @@ impl Flushes {
     }
 }
 
-impl Shared {
+impl FlushQueue {
+    /// Creates an empty queue.
+    pub fn new(core: Arc<Core>) -> FlushQueue {
+        FlushQueue {
+            core,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
     /// Queues a sealed generation for the flush thread.
-    pub fn queue_flush(&self, generation: SealedGeneration) {
-        let mut flushes = self.flushes.state.lock();
+    pub fn queue(&self, generation: SealedGeneration) {
+        let mut flushes = self.state.lock();
         flushes.queued += 1;
         flushes.sealed_bytes += generation.bytes;
+        self.core.backlog.set_sealed(flushes.sealed_bytes);
         flushes.sealed.push_back(generation);
-        self.flushes.changed.notify_all();
+        self.changed.notify_all();
     }
 
     /// Waits while sealed memtables are at the hard ceiling.
     ///
     /// Fails if they cannot be flushed now. Fails with `Closed` as soon as the database closes,
     /// because close waits for the log that the caller holds.
-    pub fn wait_for_flush_below_ceiling(&self) -> Result<()> {
-        let mut flushes = self.flushes.state.lock();
-        if flushes.sealed_bytes < self.plan().ceiling_bytes() {
+    pub fn wait_below_ceiling(&self) -> Result<()> {
+        let mut flushes = self.state.lock();
+        if flushes.sealed_bytes < self.core.plan().ceiling_bytes() {
             return Ok(());
         }
-        self.metrics.ceiling_waits.add(1);
+        self.core.metrics.ceiling_waits.add(1);
         let queued = flushes.queued;
         let known = flushes.ask(queued);
-        self.flushes.changed.notify_all();
-        while flushes.sealed_bytes >= self.plan().ceiling_bytes() {
-            self.check_open()?;
-            flushes.check(self, known)?;
-            self.flushes.changed.wait(&mut flushes);
+        self.changed.notify_all();
+        while flushes.sealed_bytes >= self.core.plan().ceiling_bytes() {
+            self.core.access.check_open()?;
+            flushes.check(&self.core, known)?;
+            self.changed.wait(&mut flushes);
         }
         Ok(())
     }
 
     /// Waits until all sealed generations are in tables.
-    pub fn wait_for_flushes(&self) -> Result<()> {
-        let mut flushes = self.flushes.state.lock();
+    pub fn wait(&self) -> Result<()> {
+        let mut flushes = self.state.lock();
         let target = flushes.queued;
         let known = flushes.ask(target);
-        self.flushes.changed.notify_all();
+        self.changed.notify_all();
         while flushes.flushed < target {
-            flushes.check(self, known)?;
-            self.flushes.changed.wait(&mut flushes);
+            flushes.check(&self.core, known)?;
+            self.changed.wait(&mut flushes);
         }
-        self.poison.check()
+        self.core.poison.check()
     }
 
     /// If the last flush failed, waits until all sealed generations are in tables.
     ///
     /// Calls that seal for a flush do this first. Only commits check the ceiling, so repeated calls
     /// would otherwise pile up memtables that cannot be flushed.
-    pub fn wait_for_flushes_after_failure(&self) -> Result<()> {
-        if self.flush_has_failed() {
-            self.wait_for_flushes()
+    pub fn wait_after_failure(&self) -> Result<()> {
+        if self.has_failed() {
+            self.wait()
         } else {
             Ok(())
         }
     }
 
     /// Returns true if the last flush failed.
-    pub fn flush_has_failed(&self) -> bool {
-        self.flushes.state.lock().failed.1.is_some()
-    }
-
-    /// Seals the active memtables and requests a flush, for background work. A failure has poisoned
-    /// the database or changed nothing.
-    pub fn seal_and_flush(&self) {
-        let mut log = self.log.lock();
-        if self.check_open().is_ok() && log.seal(self).is_ok() {
-            drop(log);
-            self.want_flush();
-        }
+    pub fn has_failed(&self) -> bool {
+        self.state.lock().failed.1.is_some()
     }
 
     /// Requests a flush of all sealed generations, without waiting for it.
-    pub fn want_flush(&self) {
-        let mut flushes = self.flushes.state.lock();
+    pub fn want(&self) {
+        let mut flushes = self.state.lock();
         let queued = flushes.queued;
         flushes.ask(queued);
-        self.flushes.changed.notify_all();
+        self.changed.notify_all();
     }
 
     /// Waits until a flush is worthwhile and returns all sealed generations, oldest first. `None`
     /// if the flush thread has to stop.
-    pub fn next_flush(&self) -> Option<Vec<SealedGeneration>> {
-        let mut flushes = self.flushes.state.lock();
+    pub fn next(&self) -> Option<Vec<SealedGeneration>> {
+        let mut flushes = self.state.lock();
         let mut trimmed = false;
         loop {
-            if flushes.stop || self.poison.check().is_err() {
+            if flushes.stop || self.core.poison.check().is_err() {
                 return None;
             }
             let wanted = flushes.wanted > flushes.flushed;
             let worth = wanted
-                || flushes.sealed_bytes >= self.plan().flush_bytes
+                || flushes.sealed_bytes >= self.core.plan().flush_bytes
                 || flushes.sealed.len() >= GENERATIONS_MAX;
             if worth && !flushes.sealed.is_empty() {
                 return Some(flushes.sealed.drain(..).collect());
             }
-            if !trimmed && !self.memory.cache.is_within() {
+            if !trimmed && !self.core.memory.cache.is_within() {
                 // Memtables have taken memory from the cache. If no client reads, only this thread
                 // trims it.
-                MutexGuard::unlocked(&mut flushes, || self.memory.cache.trim());
+                MutexGuard::unlocked(&mut flushes, || self.core.memory.cache.trim());
                 trimmed = true;
                 continue;
             }
-            self.flushes.changed.wait(&mut flushes);
+            self.changed.wait(&mut flushes);
             trimmed = false;
         }
     }
 
     /// Records that these generations are in tables.
-    pub fn flush_done(&self, generations: &[SealedGeneration]) {
-        let mut flushes = self.flushes.state.lock();
+    pub fn done(&self, generations: &[SealedGeneration]) {
+        let mut flushes = self.state.lock();
         flushes.flushed += generations.len() as u64;
         flushes.sealed_bytes -= generations.iter().map(|g| g.bytes).sum::<usize>();
+        self.core.backlog.set_sealed(flushes.sealed_bytes);
         flushes.failed.1 = None;
-        self.flushes.changed.notify_all();
+        self.changed.notify_all();
     }
 
     /// Records that a flush failed without a change.
-    pub fn flush_failed(&self, error: Error) {
-        let mut flushes = self.flushes.state.lock();
+    pub fn failed(&self, error: Error) {
+        let mut flushes = self.state.lock();
         flushes.failed = (flushes.failed.0 + 1, Some(error));
-        self.flushes.changed.notify_all();
-    }
-
-    /// Wakes all threads that wait for flushes, after the database was poisoned.
-    pub fn wake_after_poison(&self) {
-        self.look_at_flushes();
+        self.changed.notify_all();
     }
 
     /// Wakes all threads that wait for flushes, because a condition of their wait has changed.
-    pub fn look_at_flushes(&self) {
+    pub fn wake(&self) {
         // Under the mutex: a thread that has just checked is asleep when this notifies it.
-        drop(self.flushes.state.lock());
-        self.flushes.changed.notify_all();
+        drop(self.state.lock());
+        self.changed.notify_all();
     }
 
     /// Waits before failed background work is tried again. Returns false if a retry is pointless
     /// because the database closes or is poisoned.
     pub fn pause_before_retry(&self) -> bool {
         let until = Instant::now() + RETRY_AFTER;
-        let mut flushes = self.flushes.state.lock();
+        let mut flushes = self.state.lock();
         let asked = flushes.asked;
         loop {
-            if flushes.stop || self.poison.check().is_err() {
+            if flushes.stop || self.core.poison.check().is_err() {
                 return false;
             }
             if flushes.asked != asked {
                 return true;
             }
-            if self
-                .flushes
-                .changed
-                .wait_until(&mut flushes, until)
-                .timed_out()
-            {
+            if self.changed.wait_until(&mut flushes, until).timed_out() {
                 return true;
             }
         }
@@ -235,11 +227,11 @@ impl Shared {
 
     /// Delays a compaction while sealed memtables slow writers down, so that the flush thread has
     /// the cores and the device to itself. Waits no longer than `most`.
-    pub fn let_flush_go_first(&self, most: Duration) {
-        let mut flushes = self.flushes.state.lock();
+    pub fn go_first(&self, most: Duration) {
+        let mut flushes = self.state.lock();
         let until = Instant::now() + most;
-        while flushes.sealed_bytes > self.plan().write_bytes && !flushes.stop {
-            let waited = self.flushes.changed.wait_until(&mut flushes, until);
+        while flushes.sealed_bytes > self.core.plan().write_bytes && !flushes.stop {
+            let waited = self.changed.wait_until(&mut flushes, until);
             if waited.timed_out() {
                 return;
             }
@@ -254,13 +246,13 @@ impl Shared {
     /// Returns the number of generations sealed since the open, and the bytes of those that wait
     /// for their flush.
     pub fn sealed(&self) -> (u64, usize) {
-        let flushes = self.flushes.state.lock();
+        let flushes = self.state.lock();
         (flushes.queued, flushes.sealed_bytes)
     }
 
     /// Stops the flush thread and ends all waits for it.
-    pub fn stop_flusher(&self) {
-        self.flushes.state.lock().stop = true;
-        self.flushes.changed.notify_all();
+    pub fn stop(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_all();
     }
 }

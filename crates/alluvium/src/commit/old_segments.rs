@@ -11,7 +11,8 @@ use std::sync::{Arc, Weak};
 use crate::sync::plain::Mutex;
 
 use crate::base::SegmentId;
-use crate::db::shared::Shared;
+use crate::db::core::Core;
+use crate::db::files::Files;
 use crate::wal::parse_segment_name;
 
 /// Pins of open readers and the size of the kept segments, see the module.
@@ -57,6 +58,36 @@ impl OldSegments {
         self.kept_bytes.load(Ordering::Relaxed)
     }
 
+    /// Deletes the log segments before `oldest_needed` that are not kept. Called by one thread at a
+    /// time.
+    pub fn trim(&self, core: &Core, oldest_needed: SegmentId) {
+        let files = &core.files;
+        // Segments that cannot be listed or removed now are removed after the next flush or at the
+        // next open.
+        let names = files.vfs.list(&files.dir).unwrap_or_default();
+        let ids = names.iter().filter_map(|name| parse_segment_name(name));
+        let mut old: Vec<SegmentId> = ids.filter(|&id| id < oldest_needed).collect();
+        if old.is_empty() {
+            self.kept_bytes.store(0, Ordering::Relaxed);
+            return;
+        }
+        old.sort_unstable();
+        let old: Vec<_> = old.into_iter().map(|id| (id, len_of(files, id))).collect();
+        let limits = Limits {
+            kept_bytes: core.options.change_log_bytes,
+            pinned_bytes: core
+                .options
+                .change_log_bytes
+                .max(core.plan().memory_bytes as u64),
+        };
+        let from = first_kept(&old, self.oldest_pinned(), limits);
+        for (id, _) in &old[..from] {
+            let _ = files.vfs.remove(&files.path(id.to_string()));
+        }
+        let kept = old[from..].iter().map(|(_, bytes)| bytes).sum();
+        self.kept_bytes.store(kept, Ordering::Relaxed);
+    }
+
     fn oldest_pinned(&self) -> Option<SegmentId> {
         let readers = self.readers.lock();
         let pins = readers.iter().filter_map(Weak::upgrade);
@@ -64,41 +95,10 @@ impl OldSegments {
     }
 }
 
-impl Shared {
-    /// Deletes the log segments before `oldest_needed` that are not kept. Called by one thread at a
-    /// time.
-    pub fn trim_log(&self, oldest_needed: SegmentId) {
-        // Segments that cannot be listed or removed now are removed after the next flush or at the
-        // next open.
-        let names = self.vfs.list(&self.dir).unwrap_or_default();
-        let ids = names.iter().filter_map(|name| parse_segment_name(name));
-        let mut old: Vec<SegmentId> = ids.filter(|&id| id < oldest_needed).collect();
-        if old.is_empty() {
-            self.old_segments.kept_bytes.store(0, Ordering::Relaxed);
-            return;
-        }
-        old.sort_unstable();
-        let old: Vec<_> = old.into_iter().map(|id| (id, self.len_of(id))).collect();
-        let limits = Limits {
-            kept_bytes: self.options.change_log_bytes,
-            pinned_bytes: self
-                .options
-                .change_log_bytes
-                .max(self.plan().memory_bytes as u64),
-        };
-        let from = first_kept(&old, self.old_segments.oldest_pinned(), limits);
-        for (id, _) in &old[..from] {
-            let _ = self.vfs.remove(&self.path(id.to_string()));
-        }
-        let kept = old[from..].iter().map(|(_, bytes)| bytes).sum();
-        self.old_segments.kept_bytes.store(kept, Ordering::Relaxed);
-    }
-
-    /// Returns the length of a segment; 0 if it cannot be read.
-    fn len_of(&self, segment: SegmentId) -> u64 {
-        let file = self.vfs.open_read(&self.path(segment.to_string()));
-        file.and_then(|file| file.len()).unwrap_or(0)
-    }
+/// Returns the length of a segment; 0 if it cannot be read.
+fn len_of(files: &Files, segment: SegmentId) -> u64 {
+    let file = files.vfs.open_read(&files.path(segment.to_string()));
+    file.and_then(|file| file.len()).unwrap_or(0)
 }
 
 /// Returns the index of the first segment to keep; `old` starts with the oldest.

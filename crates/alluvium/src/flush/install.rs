@@ -6,10 +6,11 @@ use std::sync::Arc;
 use crate::commit::SealedGeneration;
 use crate::compaction::Claim;
 use crate::compaction::output::{NewTable, discard};
-use crate::db::shared::Shared;
+use crate::db::core::Core;
 use crate::db::split::{Placed, plan_ingest, plan_joins, upper_edits};
 use crate::db::store::Store;
 use crate::error::Result;
+use crate::flush::env::FlushEnv;
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
 use crate::range_deletes::RangeDeletes;
@@ -30,9 +31,9 @@ pub(crate) struct FlushedTree<'a> {
 
 impl FlushedTree<'_> {
     /// Deletes the files.
-    pub fn discard(&self, shared: &Shared) {
-        discard(shared, &self.upper);
-        discard(shared, &self.last);
+    pub fn discard(&self, core: &Core) {
+        discard(core, &self.upper);
+        discard(core, &self.last);
     }
 
     /// Returns true if the group at `low` gets last-level tables.
@@ -41,36 +42,33 @@ impl FlushedTree<'_> {
     }
 }
 
-impl Shared {
+impl FlushEnv {
     /// Installs the tables of a flush up to generation `last`, and releases its memtables and log
     /// segments.
-    pub fn install_flush(
-        &self,
-        flushed: Vec<FlushedTree<'_>>,
-        last: &SealedGeneration,
-    ) -> Result<()> {
+    pub fn install(&self, flushed: Vec<FlushedTree<'_>>, last: &SealedGeneration) -> Result<()> {
         let last_seqno = last.last_seqno;
         let oldest_needed = last.log.as_ref().map(|log| log.oldest_needed);
+        let core = &*self.core;
         let mut store = self.store.lock();
         let run = store.next_run();
         let (live, dropped): (Vec<_>, Vec<_>) = flushed
             .into_iter()
             .partition(|f| store.state().keyspaces.contains_key(&f.tree.id));
         let mut edit = VersionEdit {
-            next_table: Some(self.peek_next_table()),
+            next_table: Some(core.files.peek_next_table()),
             last_seqno: Some(last_seqno),
             oldest_segment: oldest_needed,
-            read_clock_ms: Store::read_clock(self),
+            read_clock_ms: Store::read_clock(core),
             ..VersionEdit::default()
         };
         for flush in &live {
             edit.flushed_seqno.push((flush.tree.id, last_seqno));
             edit.groups.extend(flush_edits(self, &store, flush, run));
         }
-        dropped.iter().for_each(|flush| flush.discard(self));
+        dropped.iter().for_each(|flush| flush.discard(core));
         let tables = live.iter().flat_map(|f| [&f.upper[..], &f.last[..]]);
         let named: Vec<&[NewTable]> = tables.collect();
-        store.append_naming(self, &edit, &named)?;
+        store.append_naming(core, &edit, &named)?;
         store.note_flushed(last_seqno, &last.prepared);
         for flush in &live {
             let bytes = |tables: &[NewTable]| tables.iter().map(|t| t.record.file_bytes).sum();
@@ -87,16 +85,16 @@ impl Shared {
                 state.version = version;
             });
         }
-        store.release_unnamed(self);
+        store.release_unnamed(core);
         drop(store);
         // Called without the log's mutex, because its holder may wait for this flush. A thread that
         // is about to sleep until something is durable may miss this, and wakes up at the next sync
         // of the log.
-        self.note_durable(last_seqno);
+        self.progress.note_durable(last_seqno);
         live.iter()
-            .for_each(|flush| self.release_cursors(&flush.tree));
+            .for_each(|flush| core.release_cursors(&flush.tree));
         if let Some(oldest_needed) = oldest_needed {
-            self.trim_log(oldest_needed);
+            self.old_segments.trim(core, oldest_needed);
         }
         Ok(())
     }
@@ -105,15 +103,10 @@ impl Shared {
 /// Returns the manifest edits of a flushed keyspace. Groups are joined only here: the one flush
 /// thread has just written its tables, so no unfinished table was cut at a border that a join
 /// removes.
-fn flush_edits(
-    shared: &Shared,
-    store: &Store,
-    flush: &FlushedTree<'_>,
-    run: u64,
-) -> Vec<GroupEdit> {
+fn flush_edits(env: &FlushEnv, store: &Store, flush: &FlushedTree<'_>, run: u64) -> Vec<GroupEdit> {
     let id = flush.tree.id;
     let groups = &store.state().keyspaces[&id].groups;
-    let table_bytes = shared.options.table_bytes;
+    let table_bytes = env.core.options.table_bytes;
     let (beside, others): (Vec<_>, Vec<_>) = (flush.upper.iter()).partition(|t| {
         groups
             .low_of(&t.record.first_key)
@@ -129,18 +122,18 @@ fn flush_edits(
     edits.extend(plan_ingest(id, groups, &placed, table_bytes));
     let reached: HashSet<&[u8]> = edits.iter().map(GroupEdit::low).collect();
     let is_quiet = |low: &[u8], group: &GroupState| {
-        group.upper.is_empty() && !reached.contains(low) && !shared.jobs.is_busy(&flush.tree, low)
+        group.upper.is_empty() && !reached.contains(low) && !env.jobs.is_busy(&flush.tree, low)
     };
     let joins = plan_joins(id, groups, is_quiet, table_bytes);
     edits.extend(joins);
-    edits.extend(hidden_last(shared, store, flush));
+    edits.extend(hidden_last(env, store, flush));
     edits
 }
 
 /// Returns edits that remove last-level tables if a flushed range delete hides all their entries
 /// from every reader: their space is freed without a compaction. A compaction that reads one of
 /// them now fails at its install and is started again.
-fn hidden_last(shared: &Shared, store: &Store, flush: &FlushedTree<'_>) -> Vec<GroupEdit> {
+fn hidden_last(env: &FlushEnv, store: &Store, flush: &FlushedTree<'_>) -> Vec<GroupEdit> {
     let mut ranges = RangeDeletes::default();
     for table in &flush.upper {
         // The tables are parts of one flush, in key order.
@@ -150,7 +143,7 @@ fn hidden_last(shared: &Shared, store: &Store, flush: &FlushedTree<'_>) -> Vec<G
     if ranges.is_empty() {
         return Vec::new();
     }
-    let horizon = shared.read_points.horizon();
+    let horizon = env.core.read_points.horizon();
     let keyspace = flush.tree.id;
     let mut edits = Vec::new();
     for (low, group) in store.state().keyspaces[&keyspace].groups.iter() {

@@ -1,0 +1,104 @@
+//! Row locks of plain batches and of recovered prepared transactions; transactions use the table
+//! themselves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::base::KeyspaceId;
+use crate::commit::Log;
+use crate::commit::payload::written_rows;
+use crate::db::core::Core;
+use crate::error::Result;
+use crate::txn::lock_table::{LockHash, LockMode, LockTable, LockWait, TxnId};
+use crate::txn::write_set::WriteSet;
+
+/// Lock table of a database, with the ids of its owners.
+pub(crate) struct RowLocks {
+    core: Arc<Core>,
+    pub table: LockTable,
+    /// Next id of a transaction or batch.
+    next_owner: AtomicU64,
+}
+
+/// Row locks of one plain batch.
+pub(crate) struct BatchLocks {
+    owner: TxnId,
+    held: Vec<LockHash>,
+}
+
+impl RowLocks {
+    pub fn new(core: Arc<Core>) -> RowLocks {
+        RowLocks {
+            core,
+            table: LockTable::new(crate::version::random_uid()),
+            next_owner: AtomicU64::new(1),
+        }
+    }
+
+    /// Returns an id for a new owner of locks.
+    pub fn next_owner(&self) -> TxnId {
+        // Relaxed: only uniqueness matters.
+        TxnId(self.next_owner.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Locks every row of a batch in key order, so that batches never deadlock with each other.
+    pub fn lock_writes(&self, writes: &WriteSet) -> Result<BatchLocks> {
+        let wait = LockWait::timeout(self.core.options.lock_timeout);
+        self.lock_rows(writes.iter().map(|w| (w.keyspace, w.key)), &wait)
+    }
+
+    /// Locks rows that are given in key order, as [`RowLocks::lock_writes`] does.
+    pub fn lock_rows<'a>(
+        &self,
+        rows: impl Iterator<Item = (KeyspaceId, &'a [u8])>,
+        wait: &LockWait,
+    ) -> Result<BatchLocks> {
+        let mut locks = BatchLocks {
+            owner: self.next_owner(),
+            held: Vec::new(),
+        };
+        for (keyspace, key) in rows {
+            let hash = self.table.hash(keyspace, key);
+            match self
+                .table
+                .lock(locks.owner, hash, LockMode::Exclusive, wait)
+            {
+                Ok(_) => locks.held.push(hash),
+                Err(failure) => {
+                    self.unlock(locks);
+                    let name = self.core.keyspace_name(keyspace);
+                    return Err(failure.into_error(&name, key, wait.timeout));
+                }
+            }
+        }
+        Ok(locks)
+    }
+
+    /// Releases the locks of a batch.
+    pub fn unlock(&self, locks: BatchLocks) {
+        self.table.unlock_all(locks.owner, &locks.held);
+    }
+
+    /// Takes the row locks of the prepared transactions that recovery found.
+    pub fn lock_prepared(&self, log: &mut Log) {
+        log.unresolved.charge(&self.core.memory.budget);
+        log.unresolved.lock_all(|state| {
+            state.owner = self.next_owner();
+            let mut locks = Vec::new();
+            for (keyspace, key) in written_rows(state.ops()) {
+                let hash = self.table.hash(keyspace, key);
+                // Only another prepared transaction can hold this lock: both wrote the row, one of
+                // them without a lock. One lock then protects the row for both.
+                let wait = LockWait::timeout(Duration::ZERO);
+                let locked = self
+                    .table
+                    .lock(state.owner, hash, LockMode::Exclusive, &wait);
+                if locked.is_ok() {
+                    locks.push(hash);
+                }
+            }
+            state.locks = locks;
+        });
+    }
+}
