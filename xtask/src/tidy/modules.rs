@@ -199,10 +199,10 @@ impl<'c> Reader<'_, 'c> {
     fn inner_module(&mut self, module: usize, folder: &str) {
         let (name, opens) = (self.text(self.at), self.text(self.at + 1));
         let file = self.modules.all[module].file.clone();
+        self.at += 2;
         let inner = format!("{folder}/{name}");
         let child = match opens {
             "{" => {
-                self.at += 2;
                 let child = self.module(&file, Some(module));
                 self.body(child, &inner);
                 child

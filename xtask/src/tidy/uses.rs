@@ -230,5 +230,6 @@ mod tests {
         assert_eq!(count("mod a;\npub use a::A;\n"), 0);
         assert_eq!(count("mod a;\npub(crate) use a::A;\nfn f(_: A) {}\n"), 1);
         assert_eq!(count("mod a;\nuse a::A as _;\n"), 1);
+        assert_eq!(count("mod a;\npub use a::A as a;\n"), 0);
     }
 }
