@@ -65,9 +65,9 @@ pub use prepare::{PreparedSegment, SegmentPlan};
 pub use replay::{ReplayEnd, replay};
 pub(crate) use salvage::salvage;
 pub(crate) use scrub::{ScrubLog, scrub};
-pub use segment::parse_segment_name;
+pub use segment::{SHORT_SEGMENT_BYTES, parse_segment_name};
 pub use sync::{LateSync, WalSync};
-pub use writer::{PAYLOAD_BYTES_MAX, SHORT_SEGMENT_BYTES, WalWriter};
+pub use writer::{PAYLOAD_BYTES_MAX, WalWriter};
 
 use std::path::Path;
 use std::sync::Arc;
