@@ -150,11 +150,6 @@ const TO_BREAK: &[Allowed] = &[
         "To be broken.",
     ),
     (
-        "crates/alluvium/src/wal",
-        "mod.rs prepare.rs replay.rs salvage.rs scrub.rs segment.rs sync.rs writer.rs",
-        "To be broken.",
-    ),
-    (
         "crates/rumbench-core/src/custom",
         "config.rs settings.rs",
         "To be broken.",
