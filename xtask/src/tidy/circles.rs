@@ -139,17 +139,6 @@ const TO_BREAK: &[Allowed] = &[
         "To be broken.",
     ),
     (
-        "crates/alluvium/src/version",
-        "current.rs manifest.rs manifest/edits.rs manifest/file.rs manifest/read.rs \
-         remains.rs",
-        "To be broken.",
-    ),
-    (
-        "crates/alluvium/src/version",
-        "groups.rs state.rs",
-        "To be broken.",
-    ),
-    (
         "crates/rumbench-core/src/custom",
         "config.rs settings.rs",
         "To be broken.",
