@@ -32,11 +32,6 @@ const HARMLESS: &[Allowed] = &[
         "`Memtable::cursor` returns the cursor of a memtable.",
     ),
     (
-        "crates/alluvium/src/backup",
-        "contents.rs files.rs mod.rs",
-        "Parts of one store: its listing, its files and itself.",
-    ),
-    (
         "crates/alluvium/src/changes",
         "meaning.rs mod.rs",
         "The stream turns records into the changes that it returns.",
