@@ -129,11 +129,6 @@ const TO_BREAK: &[Allowed] = &[
         "To be broken.",
     ),
     (
-        "crates/alluvium/src/verify",
-        "groups.rs inserts.rs mod.rs",
-        "To be broken.",
-    ),
-    (
         "crates/rumbench-core/src/custom",
         "config.rs settings.rs",
         "To be broken.",
