@@ -37,11 +37,6 @@ const HARMLESS: &[Allowed] = &[
         "The stream turns records into the changes that it returns.",
     ),
     (
-        "crates/alluvium/src/repair",
-        "mod.rs tables.rs",
-        "The report has the ranges that the rescue of tables finds lost.",
-    ),
-    (
         "crates/alluvium/src/simulation",
         "mod.rs state.rs threads.rs",
         "A scheduler with its state and its threads.",

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{LostRange, RepairReport};
+use super::report::{LostRange, RepairReport};
 use crate::base::{KeyspaceId, TableId, ValueFileId, ValueKind};
 use crate::cache::{CACHE_BYTES_MIN, Cache};
 use crate::compaction::output::{record as record_of, table_options};
