@@ -32,11 +32,6 @@ const HARMLESS: &[Allowed] = &[
         "`Memtable::cursor` returns the cursor of a memtable.",
     ),
     (
-        "crates/alluvium/src/changes",
-        "meaning.rs mod.rs",
-        "The stream turns records into the changes that it returns.",
-    ),
-    (
         "crates/alluvium/src/simulation",
         "mod.rs state.rs threads.rs",
         "A scheduler with its state and its threads.",
