@@ -47,11 +47,6 @@ const HARMLESS: &[Allowed] = &[
         "One lock table; its slots, waiters and deadlock detector share its vocabulary.",
     ),
     (
-        "crates/alluvium/src/txn",
-        "write_set.rs write_set/versions.rs",
-        "A write set and the older versions of its rows.",
-    ),
-    (
         "crates/alluvium/src/vfs/mem",
         "content.rs mod.rs names.rs",
         "One file system in memory: its names, its content and their crash.",
