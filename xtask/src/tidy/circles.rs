@@ -47,11 +47,6 @@ const HARMLESS: &[Allowed] = &[
         "One lock table; its slots, waiters and deadlock detector share its vocabulary.",
     ),
     (
-        "crates/alluvium/src/vfs/mem",
-        "content.rs mod.rs names.rs",
-        "One file system in memory: its names, its content and their crash.",
-    ),
-    (
         "crates/rumbench-core/src/linkbench",
         "client.rs load.rs sample.rs workload.rs",
         "A workload makes its clients and loaders, which read its settings.",
