@@ -56,22 +56,6 @@ const HARMLESS: &[Allowed] = &[
 /// Circles of today that a move breaks.
 const TO_BREAK: &[Allowed] = &[
     (
-        "crates/alluvium-sim/src",
-        "client.rs copies.rs disk.rs filter.rs follow.rs history.rs listener.rs places.rs \
-         post_mortem.rs reading.rs run.rs settings.rs transaction.rs world.rs",
-        "To be broken.",
-    ),
-    (
-        "crates/alluvium-sim/src",
-        "fleet.rs main.rs",
-        "To be broken.",
-    ),
-    (
-        "crates/alluvium-sim/src",
-        "maker.rs plan.rs",
-        "To be broken.",
-    ),
-    (
         "crates/alluvium-testkit/src/anomalies",
         "cycles.rs dependencies.rs mod.rs versions.rs",
         "To be broken.",
