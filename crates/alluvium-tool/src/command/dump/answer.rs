@@ -37,7 +37,6 @@ pub fn kind_name(kind: ValueKind) -> &'static str {
         ValueKind::Put => "put",
         ValueKind::Delete => "delete",
         ValueKind::RangeDelete => "range_delete",
-        ValueKind::Upsert => "upsert",
         ValueKind::Pointer => "put_pointer",
         ValueKind::InsertPointer => "insert_pointer",
     }

@@ -108,7 +108,6 @@ fn record_kind(kind: RecordKind) -> &'static str {
         RecordKind::Rollback => "rollback",
         RecordKind::Ingest => "ingest",
         RecordKind::Ddl => "keyspace",
-        RecordKind::SideFile => "side_file",
         RecordKind::SyncMark => "sync_mark",
         RecordKind::PackedCommit => "packed_commit",
     }
