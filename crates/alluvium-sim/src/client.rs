@@ -9,11 +9,13 @@ use alluvium::{
     Changes, Database, Durability, KeyspaceOptions, Snapshot, WriteBatch, WriteOptions,
 };
 
-use crate::history::{Intent, Stored, Write, mark};
+use crate::history::{Intent, mark};
 use crate::places::move_away_and_back;
 use crate::plan::{Change, LASTING, Op, PASSING, Read, Where};
 use crate::reading::{Source, perform};
-use crate::world::{Checked, Passing, World, is_exclusive, row};
+use crate::records::{Checked, Passing};
+use crate::state::{Stored, Write};
+use crate::world::{World, is_exclusive, row};
 
 /// Client of one incarnation.
 pub struct Client {

@@ -9,14 +9,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use alluvium::backup::BackupStore;
-use alluvium::{Database, Keyspace, KeyspaceOptions, Options, WriteBatch};
+use alluvium::{Database, Options, WriteBatch};
 
 use crate::client::Client;
-use crate::history::{State, aside};
-use crate::places::remove_under;
+use crate::disk::{REPAIRED, STORE};
+use crate::history::aside;
+use crate::places::{open_to_write, remove_under};
 use crate::plan::CopyUse;
 use crate::reading::{Content, content, difference};
-use crate::world::{Backup, Checked, REPAIRED, STORE, World};
+use crate::records::{Backup, Checked};
+use crate::state::{State, Stored};
+use crate::world::World;
 
 impl Client {
     pub(crate) fn checkpoint(&self, copy_use: CopyUse) -> Checked<()> {
@@ -189,17 +192,6 @@ fn check_content(world: &World, what: &str, found: &Content, state: &State) -> C
     }
 }
 
-/// Opens a copy for writing, and returns it with its keyspace of marks.
-pub(crate) fn open_to_write(world: &World, dir: &Path) -> Checked<Option<(Database, Keyspace)>> {
-    let disk = Arc::new(world.disk.clone());
-    let (options, _) = world.records.watched(&world.options);
-    let Some(copy) = world.known(Database::open_on(disk, dir, options))? else {
-        return Ok(None);
-    };
-    let marks = world.known(copy.keyspace("marks", KeyspaceOptions::default()))?;
-    Ok(marks.map(|marks| (copy, marks)))
-}
-
 /// Writes to a copy, closes and reopens it: it must hold its old content and the new row.
 fn write_copy(world: &World, what: &str, dir: &Path, number: u64, state: &State) -> Checked<()> {
     let Some((copy, marks)) = open_to_write(world, dir)? else {
@@ -214,7 +206,7 @@ fn write_copy(world: &World, what: &str, dir: &Path, number: u64, state: &State)
     }
     let mut state = state.clone();
     let row = (marks.id().0, key.into_bytes());
-    state.insert(row, crate::history::Stored::lasting(&value));
+    state.insert(row, Stored::lasting(&value));
     compare_copy(world, what, dir, &state, false)
 }
 

@@ -12,8 +12,13 @@ use alluvium::vfs::{CrashOptions, Keep, LockGuard, LockHolder, MemVfs, Vfs, VfsF
 use alluvium_testkit::Rng;
 
 use crate::plan::{Crash, Fault, FaultKind, Kept};
-use crate::run::DIR;
-use crate::world::{REPAIRED, STORE};
+
+/// Directory of the database.
+pub const DIR: &str = "/db";
+/// Directory of the backups.
+pub const STORE: &str = "/backups";
+/// Prefix of the directories of repaired databases.
+pub const REPAIRED: &str = "/repaired";
 
 /// Error number on Linux: too many open files.
 const EMFILE: i32 = 24;

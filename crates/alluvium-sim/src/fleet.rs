@@ -19,7 +19,7 @@ use alluvium_sim::plan::Plan;
 use alluvium_sim::run::run;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::Args;
+use crate::args::Args;
 
 /// Seeds of a leg, for small plans and for long ones.
 const LEG: (u64, u64) = (1_000, 40);

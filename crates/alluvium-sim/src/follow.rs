@@ -11,9 +11,11 @@ use std::collections::BTreeSet;
 use alluvium::{Change, ChangeKind, ChangesOptions, Durability, Error, Operation};
 
 use crate::client::Client;
-use crate::history::{History, Row, Stored, Write, apply};
+use crate::history::History;
+use crate::records::Checked;
+use crate::state::{Row, Stored, Write, apply};
 use crate::transaction::tag_of_xid;
-use crate::world::{Checked, World};
+use crate::world::World;
 
 /// Returns whether this client's stream shows durable changes only.
 pub fn is_durable_only(client: usize) -> bool {

@@ -13,7 +13,7 @@ use alluvium::{Database, Event, EventListener};
 
 use crate::disk::Disk;
 use crate::plan::Listening;
-use crate::world::{Checked, Records};
+use crate::records::{Checked, Records};
 
 /// Listener that checks the events (see the module).
 pub struct RecordingListener {

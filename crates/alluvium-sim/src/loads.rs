@@ -9,9 +9,11 @@ use std::collections::BTreeSet;
 use alluvium::{BulkLoad, BulkLoadOptions, Duplicates, Durability, Error, Ingested, Keyspace};
 
 use crate::client::Client;
-use crate::history::{Intent, Stored, set_unmarked};
+use crate::history::{Intent, set_unmarked};
 use crate::plan::{Key, Where};
-use crate::world::{Checked, World, is_exclusive, row};
+use crate::records::Checked;
+use crate::state::Stored;
+use crate::world::{World, is_exclusive, row};
 
 /// Minimum memory of a bulk load.
 const LOAD_MEMORY_BYTES: usize = 64 << 10;

@@ -14,7 +14,7 @@ use crate::plan::{
 use crate::time::{DAY_MS, YEAR_MS};
 
 /// Generator of the plan of one seed.
-pub(crate) struct Maker {
+struct Maker {
     rng: Rng,
     next: usize,
     has_log: bool,
@@ -22,8 +22,15 @@ pub(crate) struct Maker {
     keys: usize,
 }
 
+impl Plan {
+    /// Makes the whole plan of a seed; a long one has more of everything.
+    pub fn new(seed: u64, long: bool) -> Plan {
+        Maker::new(seed).plan(seed, long)
+    }
+}
+
 impl Maker {
-    pub(crate) fn new(seed: u64) -> Maker {
+    fn new(seed: u64) -> Maker {
         Maker {
             rng: Rng::new(seed),
             next: 0,
@@ -33,7 +40,7 @@ impl Maker {
     }
 
     /// Makes the plan of the seed that this was created with.
-    pub(crate) fn plan(&mut self, seed: u64, long: bool) -> Plan {
+    fn plan(&mut self, seed: u64, long: bool) -> Plan {
         let durability = [Durability::Buffered, Durability::Sync, Durability::None];
         let durability = durability[self.rng.weighted(&[5, 3, 1])];
         self.has_log = durability != Durability::None;

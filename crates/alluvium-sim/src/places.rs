@@ -4,13 +4,15 @@
 //! notified.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use alluvium::vfs::{MemVfs, Vfs};
+use alluvium::{Database, Keyspace, KeyspaceOptions};
 
-use crate::copies::open_to_write;
-use crate::run::DIR;
-use crate::world::{Checked, World};
+use crate::disk::DIR;
+use crate::records::Checked;
+use crate::world::World;
 
 /// Name of the database's directory while it is moved away.
 const AWAY: &str = "/away";
@@ -109,4 +111,15 @@ fn remove_folder(files: &MemVfs, dir: &Path) -> std::io::Result<()> {
         files.remove(&dir.join(name))?;
     }
     files.remove_dir(dir)
+}
+
+/// Opens a copy for writing, and returns it with its keyspace of marks.
+pub(crate) fn open_to_write(world: &World, dir: &Path) -> Checked<Option<(Database, Keyspace)>> {
+    let disk = Arc::new(world.disk.clone());
+    let (options, _) = world.records.watched(&world.options);
+    let Some(copy) = world.known(Database::open_on(disk, dir, options))? else {
+        return Ok(None);
+    };
+    let marks = world.known(copy.keyspace("marks", KeyspaceOptions::default()))?;
+    Ok(marks.map(|marks| (copy, marks)))
 }

@@ -12,8 +12,6 @@ use std::ops::Deref;
 use alluvium::simulation::Policy;
 use alluvium::{Durability, Isolation};
 
-use crate::maker::Maker;
-
 /// Keyspaces that live as long as the database. The second stores large values in separate files,
 /// rows of the third expire, those of the fourth may be filtered.
 pub const LASTING: [&str; 4] = ["a", "b", "e", "f"];
@@ -346,11 +344,6 @@ pub enum Op {
 }
 
 impl Plan {
-    /// Makes the whole plan of a seed; a long one has more of everything.
-    pub fn new(seed: u64, long: bool) -> Plan {
-        Maker::new(seed).plan(seed, long)
-    }
-
     /// Returns the numbers of all parts.
     pub fn numbers(&self) -> Vec<usize> {
         let mut numbers = Vec::new();

@@ -11,10 +11,11 @@ use alluvium::vfs::{CrashOptions, MemVfs, Vfs};
 use alluvium::{Database, Error, Options};
 use alluvium_testkit::Rng;
 
+use crate::disk::REPAIRED;
 use crate::history::aside;
 use crate::plan::PostMortem;
 use crate::reading::{Content, content, difference};
-use crate::world::{Checked, REPAIRED, Records};
+use crate::records::{Checked, Records};
 
 /// Files of an incarnation that has ended.
 pub struct Left<'a> {

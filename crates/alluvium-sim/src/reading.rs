@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use alluvium::{Cursor, CursorOptions, Database, Keyspace, Snapshot, Transaction, Value};
 
 use crate::filter::{Fate, fate};
-use crate::history::{Row, State, Stored};
 use crate::plan::{Move, Read, Where};
+use crate::state::{Row, State, Stored};
 use crate::time::Watch;
 
 /// Result of a read: for each of its moves a row, or `None`.

@@ -15,7 +15,7 @@ use alluvium::{Database, Durability, Error, EventListener, Expiry, KeyspaceOptio
 
 use crate::client::Client;
 use crate::copies::{judge_store, open_store, restore};
-use crate::disk::Disk;
+use crate::disk::{DIR, Disk};
 use crate::follow::is_durable_only;
 use crate::history::{History, forget_threads};
 use crate::listener::RecordingListener;
@@ -23,12 +23,11 @@ use crate::places::put_back;
 use crate::plan::{Crash, Incarnation, Kept, LASTING, Numbered, Op, Plan, PostMortem};
 use crate::post_mortem::Left;
 use crate::reading::{Content, content, difference};
+use crate::records::{Checked, Records};
 use crate::settings::judge_settings;
 use crate::transaction::{check_inherited, decide, tag_of_xid};
-use crate::world::{Checked, Records, World};
+use crate::world::World;
 
-/// Directory of the database.
-pub(crate) const DIR: &str = "/db";
 /// More steps than any terminating history takes.
 const STEPS_MAX: u64 = 500_000;
 

@@ -3,14 +3,15 @@
 //! No result depends on these options. Those of a keyspace are durable when the call returns: each
 //! opening must find the last ones, or those of a change that was in progress or has failed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use alluvium::{Compression, Keyspace, KeyspaceOptions};
+use alluvium::{CompactionFilter, Compression, FilterDecision, Keyspace, KeyspaceOptions};
 
 use crate::client::Client;
-use crate::filter::RowFilter;
+use crate::filter::{Fate, fate};
 use crate::plan::{FILTERED, Where};
-use crate::world::{Checked, Settings, World};
+use crate::records::{Checked, Records, Settings};
+use crate::world::World;
 
 /// Returns one of many sets of options that this keyspace can have.
 fn options_of(keyspace: &Keyspace, number: u64) -> KeyspaceOptions {
@@ -112,4 +113,42 @@ pub(crate) fn judge_settings(world: &World) -> Checked<()> {
         };
     }
     Ok(())
+}
+
+/// Filter for one keyspace, which checks the rows that it is shown.
+struct RowFilter {
+    /// Id of the keyspace.
+    keyspace: u32,
+    /// Oracle.
+    records: Arc<Records>,
+    /// Message about the first row shown that was never written.
+    wrong: Arc<Mutex<Option<String>>>,
+}
+
+impl CompactionFilter for RowFilter {
+    fn filter(&self, key: &[u8], value: &[u8], seqno: u64) -> FilterDecision {
+        let row = (self.keyspace, key.to_vec());
+        if !self.records.history().has_ever_written(&row, value) {
+            let (key, value) = (
+                key.escape_ascii(),
+                value[..value.len().min(16)].escape_ascii(),
+            );
+            let text = format!(
+                "a filter was shown {key}={value} of commit {seqno}, which was never written"
+            );
+            let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+            wrong.get_or_insert(text);
+        }
+        match fate(value) {
+            Fate::Kept => FilterDecision::Keep,
+            Fate::Removed => {
+                self.records.count("rows that a filter removed", 1);
+                FilterDecision::Remove
+            }
+            Fate::Replaced(value) => {
+                self.records.count("rows that a filter replaced", 1);
+                FilterDecision::Replace(value)
+            }
+        }
+    }
 }

@@ -18,11 +18,13 @@ use alluvium::{
 };
 
 use crate::client::Client;
-use crate::history::{History, Intent, Row, State, Stored, Write, apply, mark};
+use crate::history::{History, Intent, mark};
 use crate::plan::{Change, Ending, Key, Op, Read, Step};
 use crate::reading::{Seen, Source, expected, perform, shown};
+use crate::records::{Checked, Prepared};
+use crate::state::{Row, State, Stored, Write, apply};
 use crate::time::Moment;
-use crate::world::{Checked, Prepared, World, is_exclusive, row};
+use crate::world::{World, is_exclusive, row};
 
 /// One recorded read.
 struct Noted {

@@ -2,10 +2,10 @@
 //! dev-depends on it.
 //!
 //! Reading order: [`script`] (tests as text files), [`random`] (seeds that are reported and can be
-//! set), [`fuzz`] (random bytes within a budget), [`sample`] (a share of very many cases),
-//! [`model`] (required content of a database, also after a crash), [`op`] (random operations on a
-//! database), [`anomalies`] (anomalies of concurrent transactions), [`fork`] (child processes of a
-//! test).
+//! set), [`budget`] (duration of a fuzz test), [`fuzz`] (odd bytes), [`sample`] (a share of very
+//! many cases), [`model`] (required content of a database, also after a crash), [`op`] (random
+//! operations on a database), [`anomalies`] (anomalies of concurrent transactions), [`fork`] (child
+//! processes of a test).
 //!
 //! Environment: `UPDATE=1` rewrites the expected output of text-driven tests, `ALLUVIUM_SEED=N`
 //! repeats one random case, `ALLUVIUM_FUZZ_SECONDS=N` sets the duration of each fuzz test,
@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 pub mod anomalies;
+pub mod budget;
 pub mod fork;
 pub mod fuzz;
 pub mod model;
@@ -21,7 +22,8 @@ pub mod random;
 pub mod sample;
 pub mod script;
 
-pub use fuzz::{fuzz_budget, mutate, odd_input};
+pub use budget::fuzz_budget;
+pub use fuzz::{mutate, odd_input};
 pub use model::{Commit, Direction, Mismatch, Model, State, Write};
 pub use op::{Generator, KeyShape, Move, Op, Weights};
 pub use random::{Rng, Seeded};

@@ -5,7 +5,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
-use crate::fuzz::Deadline;
+use crate::budget::Deadline;
 
 /// Environment variable that repeats one case: `ALLUVIUM_SEED=123 cargo test NAME`.
 pub const SEED_VARIABLE: &str = "ALLUVIUM_SEED";

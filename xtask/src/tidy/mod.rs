@@ -3,15 +3,20 @@
 //! [`rust`] has the rules for every source file, [`language`] those for the words of comments,
 //! [`layers`] those for uses between modules of the engine. [`seam`] checks that a simulation
 //! controls the order of events, [`markdown`] checks pages, [`guide`] the guide's statements about
-//! itself, [`c_interface`] the completeness of the C interface. Rules for every text file are here.
+//! itself, [`c_interface`] the completeness of the C interface. [`circles`] and [`wide_types`] look
+//! at the uses between files. Rules for every text file are here.
 
 mod c_interface;
+mod circles;
 mod guide;
 mod language;
 mod layers;
 mod markdown;
+mod modules;
 mod rust;
 mod seam;
+mod uses;
+mod wide_types;
 
 use std::path::Path;
 
@@ -22,7 +27,20 @@ use crate::finding::Finding;
 
 /// Checks all files of the workspace.
 pub fn check(root: &Path) -> Result<Vec<Finding>> {
-    Ok(findings(&files::text_files(root)?))
+    let files = files::text_files(root)?;
+    let mut found = findings(&files);
+    found.extend(structure(&files));
+    Ok(found)
+}
+
+/// Checks the uses between all files. The lists of exceptions name files of the workspace, so these
+/// checks say nothing about a part of it.
+fn structure(files: &[TextFile]) -> Vec<Finding> {
+    let modules = modules::Modules::read(files);
+    let uses = uses::uses(&modules);
+    let mut found = circles::check(&uses);
+    found.extend(wide_types::check(&modules, &uses));
+    found
 }
 
 fn findings(files: &[TextFile]) -> Vec<Finding> {

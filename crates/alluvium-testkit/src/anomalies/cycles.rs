@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::anomaly::{Anomaly, Finding};
 use super::dependencies::{Edge, Graph, Kind};
 use super::history::History;
-use super::{Anomaly, Finding};
 
 /// Pattern of a cycle: its first edge, then the others.
 struct Shape {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::anomaly::{Anomaly, Finding};
 use super::history::{Action, History, Object, Outcome, Transaction};
-use super::{Anomaly, Finding};
 
 /// Version of a row; `None`: before its first write.
 pub(super) type Version = Option<u64>;

@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Form;
+use super::form::Form;
 use super::stats::{sizes_json, sizes_line};
 use crate::database::{Exit, Usage, keyspace, open_to_write};
 use crate::output::{Output, advise};

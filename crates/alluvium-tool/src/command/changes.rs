@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Form;
+use super::form::Form;
 use crate::database::{Exit, open_to_read};
 use crate::output::{Output, fields};
 use crate::text::Coding;

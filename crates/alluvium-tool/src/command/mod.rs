@@ -7,6 +7,7 @@ mod backup;
 mod change;
 mod changes;
 mod dump;
+mod form;
 mod inspect;
 mod read;
 mod repair;
@@ -16,11 +17,12 @@ mod verify;
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
+
+use form::Form;
 
 use crate::database::{Exit, advice, exit_of};
 use crate::output::{Output, ReaderGone, advise};
-use crate::text::Coding;
 
 const AFTER_HELP: &str = "\
 First steps:
@@ -46,28 +48,6 @@ struct Cli {
     form: Form,
     #[command(subcommand)]
     command: Command,
-}
-
-/// The form of arguments and answers.
-#[derive(Args, Clone, Copy)]
-pub struct Form {
-    /// Answer with one JSON document
-    #[arg(long, global = true)]
-    json: bool,
-    /// Keys and values as hexadecimal digits, given and shown; otherwise as text with \xNN escapes
-    #[arg(long, global = true)]
-    hex: bool,
-}
-
-impl Form {
-    /// Returns the text form of keys and values.
-    pub fn coding(self) -> Coding {
-        if self.hex {
-            Coding::Hex
-        } else {
-            Coding::Escaped
-        }
-    }
 }
 
 #[derive(Subcommand)]

@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Form;
+use super::form::Form;
 use crate::database::{Exit, Usage, keyspace, open_to_read};
 use crate::output::{Output, advise, fields};
 use crate::text::Coding;

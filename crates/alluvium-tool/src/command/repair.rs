@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Form;
+use super::form::Form;
 use super::verify::{damage_json, with_causes};
 use crate::database::{CannotOpen, Exit, Usage};
 use crate::output::{Output, advise};

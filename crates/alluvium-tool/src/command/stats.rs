@@ -7,7 +7,7 @@ use alluvium::{Compared, KeyspaceAmplification, KeyspaceStats};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Form;
+use super::form::Form;
 use super::read::{bytes, nullable};
 use crate::database::{Exit, keyspace, open_to_read};
 use crate::output::Output;

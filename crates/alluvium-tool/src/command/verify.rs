@@ -7,7 +7,7 @@ use alluvium::{Error, VerifyReport};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Form;
+use super::form::Form;
 use crate::database::{Exit, open_to_read};
 use crate::output::{Output, advise};
 use crate::text::{Coding, count, size};

@@ -1,15 +1,14 @@
 //! Files in the directory of a store, by name: listings, states and tables.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::files::{self, read_checked, write_file};
-use super::listing::{ListedFile, Listing};
+use super::files::{self, read_checked, remove_if_there, sync_dir, write_file};
+use super::listing::{ListedFile, Listing, listing_name};
 use super::{BackupStore, TABLES, unknown};
 use crate::base::checksum::checksum;
 use crate::error::{Error, Result};
 use crate::version::{ManifestState, VersionEdit};
-use crate::vfs::Vfs;
 
 impl BackupStore {
     pub(super) fn write_state(&self, id: u64, state: &ManifestState) -> Result<ListedFile> {
@@ -138,10 +137,6 @@ impl BackupStore {
     }
 }
 
-pub(super) fn listing_name(id: u64) -> String {
-    format!("{id:06}.backup")
-}
-
 pub(super) fn state_name(id: u64) -> String {
     format!("{id:06}.state")
 }
@@ -150,18 +145,4 @@ pub(super) fn state_name(id: u64) -> String {
 fn numbers(names: &[String], ending: &str) -> BTreeSet<u64> {
     let numbers = names.iter().filter_map(|name| name.strip_suffix(ending));
     numbers.filter_map(|number| number.parse().ok()).collect()
-}
-
-pub(super) fn sync_dir(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-    vfs.sync_dir(dir)
-        .map_err(|e| Error::io("sync directory", dir, e))
-}
-
-pub(super) fn remove_if_there(vfs: &dyn Vfs, path: &Path) -> Result<()> {
-    match vfs.remove(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::io("remove", path, error))
-        }
-        _ => Ok(()),
-    }
 }

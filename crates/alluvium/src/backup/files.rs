@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::contents::remove_if_there;
 use super::listing::ListedFile;
 use crate::base::checksum::{RunningChecksum, checksum};
 use crate::error::{Error, Result};
@@ -72,6 +71,20 @@ pub(super) fn write_file(vfs: &dyn Vfs, path: &Path, bytes: &[u8]) -> Result<()>
     file.write_at(bytes, 0)
         .map_err(|e| Error::io("write", path, e))?;
     file.sync().map_err(|e| Error::io("sync", path, e))
+}
+
+pub(super) fn sync_dir(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    vfs.sync_dir(dir)
+        .map_err(|e| Error::io("sync directory", dir, e))
+}
+
+pub(super) fn remove_if_there(vfs: &dyn Vfs, path: &Path) -> Result<()> {
+    match vfs.remove(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Reads `bytes` bytes of a file, writes them to a new file at `to` if given, and returns their

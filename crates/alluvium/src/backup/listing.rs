@@ -126,6 +126,10 @@ fn plain(name: &str) -> Option<String> {
     sound.then(|| name.to_owned())
 }
 
+pub(super) fn listing_name(id: u64) -> String {
+    format!("{id:06}.backup")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,9 +42,8 @@ use alluvium_mem::process::Process;
 
 use crate::sync::plain::Mutex;
 
-use self::contents::{listing_name, sync_dir};
-use self::files::copy_checked;
-use self::listing::{ListedFile, Listing};
+use self::files::{copy_checked, sync_dir};
+use self::listing::{ListedFile, Listing, listing_name};
 use crate::base::SeqNo;
 use crate::cache::Cache;
 use crate::db::Database;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use alluvium_mem::process::Process;
 
-use super::contents::sync_dir;
+use super::files::sync_dir;
 use super::{BackupStore, TABLES};
 use crate::db::checkpoint::parent;
 use crate::error::{Error, Result};

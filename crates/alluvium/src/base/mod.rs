@@ -74,10 +74,7 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Meaning of an entry for its key. The numbers are stored in WAL, memtable and tables and never
-/// change.
-///
-/// Kinds not written by any release yet already have their number, so that the formats need not
-/// change for them.
+/// change. 5 is reserved and never written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ValueKind {
@@ -90,8 +87,6 @@ pub enum ValueKind {
     Delete = 3,
     /// Covers every older entry in a range: the key is its start, the value its exclusive end.
     RangeDelete = 4,
-    /// A change to fold into the older value. Reserved.
-    Upsert = 5,
     /// Like `Put`, but a pointer to the value is stored in its place. In tables only.
     Pointer = 6,
     /// Like `Insert`, with a pointer to the value. In tables only.
@@ -106,7 +101,6 @@ impl ValueKind {
             2 => ValueKind::Put,
             3 => ValueKind::Delete,
             4 => ValueKind::RangeDelete,
-            5 => ValueKind::Upsert,
             6 => ValueKind::Pointer,
             7 => ValueKind::InsertPointer,
             _ => return None,
@@ -144,5 +138,19 @@ impl ValueKind {
     /// Returns true if the key is absent for a reader that finds this entry first.
     pub fn is_tombstone(self) -> bool {
         self == ValueKind::Delete
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_and_unknown_numbers_are_no_kinds() {
+        for byte in 0..=u8::MAX {
+            let known = [1, 2, 3, 4, 6, 7].contains(&byte);
+            let kind = ValueKind::from_u8(byte).map(|kind| kind as u8);
+            assert_eq!(kind, known.then_some(byte));
+        }
     }
 }

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use crate::sync::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{ChangeKind, ChangedKeyspace, Operation};
+use super::change::{ChangeKind, ChangedKeyspace, Operation};
 use crate::base::{KeyspaceId, SeqNo, ValueKind};
 use crate::commit::marker::{DdlAction, DdlMarker, decode_ingest};
 use crate::commit::packed::unpack;

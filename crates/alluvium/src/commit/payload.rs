@@ -117,7 +117,7 @@ impl<'a> Ops<'a> {
                 let end = self.0.bytes().filter(|end| end.len() <= KEY_BYTES_MAX)?;
                 (key < end).then_some(end)?
             }
-            ValueKind::Upsert | ValueKind::Pointer | ValueKind::InsertPointer => return None,
+            ValueKind::Pointer | ValueKind::InsertPointer => return None,
         };
         Some(Op {
             kind,
@@ -237,15 +237,19 @@ mod tests {
     }
 
     #[test]
-    fn reserved_kinds_are_refused() {
+    fn reserved_and_unknown_kinds_are_refused() {
         let mut payload = Vec::new();
         let op = Op {
-            kind: ValueKind::Upsert,
+            kind: ValueKind::Put,
             keyspace: KeyspaceId(1),
             key: b"a",
             value: b"1",
         };
         encode_op(&mut payload, &op);
-        assert_eq!(Ops::new(&payload).next(), Some(Err(())));
+        assert!(matches!(Ops::new(&payload).next(), Some(Ok(_))));
+        for kind in [0, 5, 8] {
+            payload[0] = kind;
+            assert_eq!(Ops::new(&payload).next(), Some(Err(())), "{kind}");
+        }
     }
 }

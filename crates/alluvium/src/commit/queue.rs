@@ -1,5 +1,5 @@
-//! Queue of a group commit: chooses the leader of a group, lets the others wait and returns results.
-//! What a request holds and what a group does with it is the caller's business.
+//! Queue of a group commit: chooses the leader of a group, lets the others wait and returns
+//! results. The content of a request, and the work of a group, are the caller's.
 //!
 //! At most one thread leads at any time, and it is running on a core when it becomes leader. A
 //! leader that finds queued requests when it finishes offers the lead to the head of the queue. Any

@@ -1,5 +1,6 @@
 //! Compaction: picks groups ([`pick`]), decides which versions survive ([`fold`]), merges tables
-//! into new tables, decides on the next work ([`next`]), runs the jobs on threads, and lets callers wait for them.
+//! into new tables, chooses the next work of its threads ([`next`]), runs the jobs, and lets
+//! callers wait for them.
 
 mod env;
 pub(crate) mod fold;
@@ -18,6 +19,7 @@ pub(crate) mod retire;
 pub(crate) mod separate;
 mod steps;
 pub(crate) mod survey;
+pub(crate) mod table_options;
 mod threads;
 mod wait;
 

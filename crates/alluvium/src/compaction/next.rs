@@ -46,7 +46,7 @@ pub(super) struct Seen {
     pub scan_share: Option<f64>,
 }
 
-/// What a thread does next.
+/// Next action of a thread.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Next {
     Compact(Mode, Picked),
@@ -127,7 +127,7 @@ pub(super) struct Calm {
     pub period: Duration,
 }
 
-/// What a thread does in a database without due work: first the flush, then the rest.
+/// Action of a thread in a database without due work.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Rest {
     /// Sleeps until an event, or at most this long.

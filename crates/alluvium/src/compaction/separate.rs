@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 
 use crate::base::{ValueFileId, ValueKind};
-use crate::compaction::output::table_options;
+use crate::compaction::table_options::table_options;
 use crate::db::core::Core;
 use crate::error::{Error, Result};
 use crate::keyspace::expiry::EXPIRY_BYTES;

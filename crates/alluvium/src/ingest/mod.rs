@@ -18,8 +18,9 @@ use alluvium_mem::process::Owned;
 
 use crate::base::{SeqNo, ValueKind};
 use crate::commit::payload::check_sizes;
-use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard, table_options};
+use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard};
 use crate::compaction::separate::ValueInputs;
+use crate::compaction::table_options::table_options;
 use crate::db::Database;
 use crate::db::core::Core;
 use crate::db::install_ingest::IngestedTree;

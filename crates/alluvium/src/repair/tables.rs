@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{LostRange, RepairReport};
+use super::report::{LostRange, RepairReport};
 use crate::base::{KeyspaceId, TableId, ValueFileId, ValueKind};
 use crate::cache::Cache;
-use crate::compaction::output::{record as record_of, table_options};
+use crate::compaction::output::record as record_of;
+use crate::compaction::table_options::table_options;
 use crate::error::{Error, Result};
 use crate::keyspace::expiry::{NEVER, expires_at};
 use crate::keyspace::options::KeyspaceOptions;

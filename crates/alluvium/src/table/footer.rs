@@ -7,8 +7,7 @@
 //!  24  u32  must-know features: a reader that does not know one of these bits refuses the file
 //!  28  u32  may-ignore features
 //!  32       8 handles of u64 offset, u64 length; 0, 0 for an absent section:
-//!           fences, properties, whole-key filter, prefix filter, range deletes, expiry,
-//!           dictionary, spare
+//!           fences, properties, whole-key filter, prefix filter, range deletes, 3 reserved
 //! 160       16 bytes of 0
 //! 176  u32  format version
 //! 180  u32  footer length
@@ -41,7 +40,7 @@ const RANGE_DELETES: u32 = 1;
 /// Must-know bit of a table that points into value files.
 const POINTERS: u32 = 8;
 
-/// Must-know bits that this version supports. Bits 1 (expiry) and 2 (dictionary) are reserved.
+/// Must-know bits that this version supports. Bits 1 and 2 are reserved and never written.
 const KNOWN_FEATURES: u32 = RANGE_DELETES | POINTERS;
 
 /// Offset and length of a section in the file.

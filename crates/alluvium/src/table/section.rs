@@ -5,7 +5,7 @@
 //!           seeded by file uid and offset
 //!  8  u8   layout of the raw bytes
 //!  9  u8   codec of the stored bytes
-//! 10  u16  dictionary id: always 0, no dictionary
+//! 10  u16  reserved: always 0
 //! 12  u32  entries
 //! 16  u32  raw length: bytes after decompression
 //! 20  u32  stored length: bytes after this header
@@ -178,7 +178,7 @@ impl<'a> Header<'a> {
         }
         let layout = d.u8().ok_or_else(short)?;
         let codec = d.u8().ok_or_else(short)?;
-        let dictionary = d.u16().ok_or_else(short)?;
+        let reserved = d.u16().ok_or_else(short)?;
         let entries = d.u32().ok_or_else(short)?;
         let raw_length = d.u32().ok_or_else(short)? as usize;
         let stored_length = d.u32().ok_or_else(short)? as usize;
@@ -186,8 +186,8 @@ impl<'a> Header<'a> {
             .ok_or_else(|| Malformed::new("section layout", "1 to 3 or 16 to 19", layout))?;
         let codec = Codec::from_u8(codec)
             .ok_or_else(|| Malformed::new("section codec", "0 to 2", codec))?;
-        if dictionary != 0 {
-            return Err(Malformed::new("section dictionary", 0, dictionary));
+        if reserved != 0 {
+            return Err(Malformed::new("reserved bytes of a section", 0, reserved));
         }
         if stored_length != d.rest().len() {
             return Err(Malformed::new(

@@ -34,7 +34,9 @@ use crate::range_deletes::{KeyRange, RangeHistory, union};
 
 use index::{Index, Position, Probe};
 use own_ranges::OwnRanges;
-use versions::COMPACT_BYTES_MIN;
+
+/// No space is reclaimed below this footprint in bytes.
+const COMPACT_BYTES_MIN: usize = 64 * 1024;
 
 /// Memory of a key of the set besides the bytes of key and value: its entry and its place in the
 /// order. More than its overhead in a commit's payload.

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use super::manifest_path;
 use crate::base::{KeyspaceId, SeqNo};
 use crate::error::Error;
 use crate::version::state::KeyspaceState;
@@ -18,7 +17,7 @@ pub(super) fn check(dir: &Path, state: &ManifestState, report: &mut dyn FnMut(Er
             for found in found {
                 let expected = "disjoint, ordered tables inside the group";
                 let found = format!("{found} in {}", named(id, low));
-                let path = manifest_path(dir);
+                let path = dir.join("CURRENT");
                 report(Error::corruption(&path, 0, "group", expected, found));
             }
         }

@@ -19,7 +19,7 @@ use crate::sync::collections::HashSet;
 
 use alluvium_mem::MemtableCursor;
 
-use super::{VerifyReport, WrongInsert};
+use super::report::{VerifyReport, WrongInsert};
 use crate::base::{SeqNo, TableId, ValueKind};
 use crate::db::shared::Shared;
 use crate::error::Result;

@@ -6,11 +6,13 @@
 
 use std::path::Path;
 
-use super::manifest::FORMAT_VERSION;
 use crate::base::checksum::checksum;
 use crate::error::{Error, Result};
 use crate::vfs::{Vfs, VfsFile};
 use crate::wal::{hard_io, open_settled};
+
+/// Newest manifest format that this build reads, and the one it writes.
+pub(super) const FORMAT_VERSION: u32 = 1;
 
 /// Name of the pointer file.
 pub(super) const CURRENT: &str = "CURRENT";

@@ -1,4 +1,4 @@
-//! Groups of one keyspace in the manifest's state, by their low keys.
+//! Groups of one keyspace in the manifest's state, by their low keys, with their tables.
 //!
 //! A sorted list: most keyspaces have one group, large ones some dozens. With thousands of
 //! keyspaces, a map's node for each would take more memory than everything else stored for the
@@ -6,7 +6,23 @@
 
 use std::ops::Index;
 
-use super::state::GroupState;
+use super::edit::TableRecord;
+
+/// Tables of one group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupState {
+    /// Upper tables with their runs, newest run first, tables of one run in key order.
+    pub upper: Vec<(u64, TableRecord)>,
+    /// The last level, in key order, without overlaps.
+    pub last: Vec<TableRecord>,
+}
+
+impl GroupState {
+    /// Returns all tables of the group.
+    pub fn tables(&self) -> impl Iterator<Item = &TableRecord> {
+        self.upper.iter().map(|(_, table)| table).chain(&self.last)
+    }
+}
 
 /// Sorted list of groups, one keyspace's key ranges with their tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

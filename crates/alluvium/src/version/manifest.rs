@@ -32,9 +32,6 @@ use crate::wal::frame::frame_bytes;
 
 pub use edits::edits;
 
-/// Newest manifest format that this build reads, and the one it writes.
-pub const FORMAT_VERSION: u32 = 1;
-
 /// Length in bytes below which a manifest is not rewritten.
 const REWRITE_BYTES_MIN: u64 = 1 << 20;
 

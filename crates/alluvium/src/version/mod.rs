@@ -19,7 +19,7 @@ mod remains;
 pub mod state;
 
 pub use edit::{GroupEdit, KeyspaceRecord, TableRecord, VersionEdit};
-pub use groups::Groups;
+pub use groups::{GroupState, Groups};
 pub use manifest::{Manifest, random_uid};
 pub use remains::{UNREFERENCED, check_no_remains};
-pub use state::{GroupState, ManifestState};
+pub use state::ManifestState;

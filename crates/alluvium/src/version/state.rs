@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use super::edit::{GroupEdit, KeyspaceRecord, TableRecord, VersionEdit};
-use super::groups::Groups;
+use super::groups::{GroupState, Groups};
 use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
 
 /// State after all edits so far.
@@ -50,15 +50,6 @@ pub struct KeyspaceState {
     pub flushed_seqno: SeqNo,
     /// Groups by their low key; the first low key is empty.
     pub groups: Groups,
-}
-
-/// Tables of one group.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct GroupState {
-    /// Upper tables with their runs, newest run first, tables of one run in key order.
-    pub upper: Vec<(u64, TableRecord)>,
-    /// The last level, in key order, without overlaps.
-    pub last: Vec<TableRecord>,
 }
 
 /// Reason why an edit does not fit the state.
@@ -388,11 +379,6 @@ impl ManifestState {
 }
 
 impl GroupState {
-    /// Returns all tables of the group.
-    pub fn tables(&self) -> impl Iterator<Item = &TableRecord> {
-        self.upper.iter().map(|(_, table)| table).chain(&self.last)
-    }
-
     fn add_upper(&mut self, run: u64, table: &TableRecord) -> Result<(), Inconsistency> {
         self.check_unlisted(table.id)?;
         let place = self.upper.partition_point(|(other_run, other)| {

@@ -169,11 +169,7 @@ impl LogFollower {
             if seqno > end || bytes > BATCH_BYTES {
                 return Ok(true);
             }
-            let Some(kind) = RecordKind::from_u8(frame.header.kind) else {
-                let (what, found) = ("record kind", frame.header.kind);
-                let path = file.path();
-                return Err(Error::corruption(path, offset, what, "1 to 9", found));
-            };
+            let kind = RecordKind::decode(frame.header.kind, file.path(), offset)?;
             // An older number: before the first one asked for, or a prepare that was written again.
             if kind != RecordKind::SyncMark && seqno >= self.next_seqno {
                 if seqno > self.next_seqno {

@@ -65,9 +65,9 @@ pub use prepare::{PreparedSegment, SegmentPlan};
 pub use replay::{ReplayEnd, replay};
 pub(crate) use salvage::salvage;
 pub(crate) use scrub::{ScrubLog, scrub};
-pub use segment::parse_segment_name;
+pub use segment::{SHORT_SEGMENT_BYTES, parse_segment_name};
 pub use sync::{LateSync, WalSync};
-pub use writer::{PAYLOAD_BYTES_MAX, SHORT_SEGMENT_BYTES, WalWriter};
+pub use writer::{PAYLOAD_BYTES_MAX, WalWriter};
 
 use std::path::Path;
 use std::sync::Arc;
@@ -79,8 +79,7 @@ use crate::vfs::{Vfs, VfsFile};
 /// The newest log format that this build reads, and the one it writes.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Type of a record. The numbers are stored and never change; those not written by any release yet
-/// are reserved.
+/// Type of a record. The numbers are stored and never change. 7 is reserved and never written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RecordKind {
@@ -96,8 +95,6 @@ pub enum RecordKind {
     Ingest = 5,
     /// Keyspaces are created, dropped or changed at this place in the commit order.
     Ddl = 6,
-    /// The operations of a giant commit are in a separate file. Reserved.
-    SideFile = 7,
     /// No payload, only the durable mark that every record carries. Written by
     /// [`WalWriter::mark_synced`]; replay does not pass it to the visitor.
     SyncMark = 8,
@@ -132,11 +129,21 @@ impl RecordKind {
             4 => RecordKind::Rollback,
             5 => RecordKind::Ingest,
             6 => RecordKind::Ddl,
-            7 => RecordKind::SideFile,
             8 => RecordKind::SyncMark,
             9 => RecordKind::PackedCommit,
             _ => return None,
         })
+    }
+
+    /// Returns the kind of the record at `offset` of a segment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corruption`] if there is no kind with this number.
+    fn decode(byte: u8, path: &Path, offset: u64) -> Result<RecordKind> {
+        let known = "1 to 6, 8 or 9";
+        let unknown = || Error::corruption(path, offset, "record kind", known, byte);
+        RecordKind::from_u8(byte).ok_or_else(unknown)
     }
 }
 

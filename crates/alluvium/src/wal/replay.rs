@@ -397,16 +397,7 @@ fn visit_frame(
     end: &mut ReplayEnd,
 ) -> Result<()> {
     let header = frame.header;
-    let Some(kind) = RecordKind::from_u8(header.kind) else {
-        let what = "record kind";
-        return Err(Error::corruption(
-            path,
-            frame.offset,
-            what,
-            "1 to 9",
-            header.kind,
-        ));
-    };
+    let kind = RecordKind::decode(header.kind, path, frame.offset)?;
     if kind != RecordKind::SyncMark {
         visit(id, header.seqno, kind, frame.payload)?;
         end.records += 1;

@@ -118,14 +118,10 @@ fn visit_records(
     visit: Visit<'_>,
 ) -> Result<Option<Error>> {
     while let Some(frame) = frames.next()? {
-        match RecordKind::from_u8(frame.header.kind) {
-            Some(RecordKind::SyncMark) => {}
-            Some(kind) => visit(id, frame.header.seqno, kind, frame.payload)?,
-            None => {
-                let (what, found) = ("record kind", frame.header.kind);
-                let error = Error::corruption(path, frame.offset, what, "1 to 9", found);
-                return Ok(Some(error));
-            }
+        match RecordKind::decode(frame.header.kind, path, frame.offset) {
+            Ok(RecordKind::SyncMark) => {}
+            Ok(kind) => visit(id, frame.header.seqno, kind, frame.payload)?,
+            Err(error) => return Ok(Some(error)),
         }
     }
     Ok(None)

@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, frame_bytes};
-use super::{FORMAT_VERSION, RecordKind, SHORT_SEGMENT_BYTES, SegmentEnd, hard_io, open_settled};
+use super::{FORMAT_VERSION, RecordKind, SegmentEnd, hard_io, open_settled};
 use crate::base::SegmentId;
 use crate::base::checksum::{checksum, place_seed};
 use crate::base::coding::Decoder;
 use crate::error::{Error, Result};
 use crate::vfs::{Lifetime, Vfs, VfsFile};
+
+/// Size of a segment on a device that has no room for a whole one, or is nearly full.
+pub const SHORT_SEGMENT_BYTES: u64 = 256 << 10;
 
 /// First bytes of a segment. On disk; never changes.
 const MAGIC: [u8; 8] = *b"alluvwal";

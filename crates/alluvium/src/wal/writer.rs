@@ -15,7 +15,8 @@ use std::sync::{Arc, OnceLock};
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, frame_bytes, seal};
 use super::prepare::{PreparedSegment, SegmentPlan, Stock};
 use super::segment::{
-    CUT_MARK, SEGMENT_HEADER_BYTES, SegmentHeader, begin_segment, create_segment, segment_uid,
+    CUT_MARK, SEGMENT_HEADER_BYTES, SHORT_SEGMENT_BYTES, SegmentHeader, begin_segment,
+    create_segment, segment_uid,
 };
 use super::sync::{LateSync, Names, WalSync};
 use super::{RecordKind, SegmentEnd, WalPosition, hard_io, sync_dir};
@@ -29,9 +30,6 @@ pub const PAYLOAD_BYTES_MAX: usize = u32::MAX as usize - 64;
 
 /// Segments are allocated in multiples of a device page.
 const ALLOCATION_UNIT_BYTES: u64 = 4096;
-
-/// Size of a segment on a device that has no room for a whole one, or is nearly full.
-pub const SHORT_SEGMENT_BYTES: u64 = 256 << 10;
 
 /// Smallest first segment of an opening, for a full device. It takes part of the space that is held
 /// back for openings, and there may be many openings before space is freed.

@@ -1,18 +1,28 @@
 //! `dump manifest`: the edits that add up to the present state. The first edit of a file contains
 //! the whole state at the time the file was begun.
 
+use std::path::PathBuf;
+
 use alluvium::Error;
 use alluvium::base::KeyspaceId;
 use alluvium::dump;
 use alluvium::version::{GroupEdit, VersionEdit, manifest};
 use alluvium::vfs::RealVfs;
+use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::{Form, ManifestArgs, end};
+use super::answer::end;
+use crate::command::form::Form;
 use crate::command::inspect::{options_json, table_json};
 use crate::database::{Exit, lock_to_read};
 use crate::output::Output;
 use crate::text::Coding;
+
+#[derive(Args)]
+pub struct ManifestArgs {
+    /// The database's directory
+    dir: PathBuf,
+}
 
 pub fn run(arguments: &ManifestArgs, form: Form, output: &mut Output) -> anyhow::Result<Exit> {
     let dir = &arguments.dir;

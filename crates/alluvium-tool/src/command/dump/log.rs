@@ -1,17 +1,30 @@
 //! `dump log`: the records of the write-ahead log that the database still needs.
 
+use std::path::PathBuf;
+
 use alluvium::base::SegmentId;
 use alluvium::dump::{self, LogContent, LogRecord, LoggedOperation};
 use alluvium::version::Manifest;
 use alluvium::vfs::{RealVfs, Vfs};
 use alluvium::wal::{RecordKind, parse_segment_name};
 use alluvium::{Error, Result};
+use clap::Args;
 use serde_json::{Value, json};
 
-use super::{Form, LogArgs, end, kind_name};
+use super::answer::{end, kind_name};
+use crate::command::form::Form;
 use crate::database::{Exit, Usage, lock_to_read};
 use crate::output::{Output, fields};
 use crate::text::Coding;
+
+#[derive(Args)]
+pub struct LogArgs {
+    /// The database's directory
+    dir: PathBuf,
+    /// Only this segment
+    #[arg(long)]
+    segment: Option<u64>,
+}
 
 pub fn run(arguments: &LogArgs, form: Form, output: &mut Output) -> anyhow::Result<Exit> {
     let dir = &arguments.dir;
@@ -56,7 +69,7 @@ pub fn run(arguments: &LogArgs, form: Form, output: &mut Output) -> anyhow::Resu
         Error::corruption(&path, 0, "payload of a log record", "operations", found)
     }));
     damages.extend(stopped);
-    end(list, records, super::nothing(), &damages)
+    end(list, records, json!({}), &damages)
 }
 
 /// Returns an error that lists the segments of the log, if `wanted` is not one of them.
@@ -95,7 +108,6 @@ fn record_kind(kind: RecordKind) -> &'static str {
         RecordKind::Rollback => "rollback",
         RecordKind::Ingest => "ingest",
         RecordKind::Ddl => "keyspace",
-        RecordKind::SideFile => "side_file",
         RecordKind::SyncMark => "sync_mark",
         RecordKind::PackedCommit => "packed_commit",
     }

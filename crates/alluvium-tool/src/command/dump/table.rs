@@ -7,12 +7,22 @@ use alluvium::base::TableId;
 use alluvium::dump::{self, TableRow};
 use alluvium::version::{Manifest, ManifestState, TableRecord};
 use alluvium::vfs::{RealVfs, Vfs};
+use clap::Args;
 use serde_json::{Value, json};
 
-use super::{Form, TableArgs, end, kind_name};
+use super::answer::{end, kind_name};
+use crate::command::form::Form;
 use crate::database::{CannotOpen, Exit, Usage, check_there};
 use crate::output::{Output, fields};
 use crate::text::Coding;
+
+#[derive(Args)]
+pub struct TableArgs {
+    /// The table's file, or the database's directory
+    path: PathBuf,
+    /// The number or name of a table; needed behind a directory
+    table: Option<String>,
+}
 
 /// Runs `alluvium dump table`. Takes no lock, because a table file never changes once it has its
 /// name.
@@ -62,7 +72,7 @@ pub fn run(arguments: &TableArgs, form: Form, output: &mut Output) -> anyhow::Re
     if ranges.is_none() && damages.is_empty() {
         damages.push(footer_damage(&path));
     }
-    end(list, rows, super::nothing(), &damages)
+    end(list, rows, json!({}), &damages)
 }
 
 fn footer_damage(path: &Path) -> Error {

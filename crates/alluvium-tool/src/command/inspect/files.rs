@@ -13,7 +13,6 @@ use alluvium::wal::parse_segment_name;
 use alluvium::{Error, Result};
 use serde_json::{Value, json};
 
-use super::key;
 use crate::text::Coding;
 
 /// Files of the directory, by kind.
@@ -142,7 +141,7 @@ pub fn group_json(coding: Coding, low: &[u8], group: &GroupState) -> Value {
     let runs = runs.into_iter();
     let runs = runs.map(|(run, tables)| json!({ "run": run, "tables": tables }));
     json!({
-        "low": key(coding, low),
+        "low": coding.show(low),
         "upper": runs.collect::<Vec<_>>(),
         "last": group.last.iter().map(|r| table_json(coding, r)).collect::<Vec<_>>(),
     })
@@ -156,8 +155,8 @@ pub fn table_json(coding: Coding, record: &TableRecord) -> Value {
         "entries": record.entries,
         "tombstones": record.tombstones,
         "raw_bytes": record.raw_bytes,
-        "first_key": key(coding, &record.first_key),
-        "last_key": key(coding, &record.last_key),
+        "first_key": coding.show(&record.first_key),
+        "last_key": coding.show(&record.last_key),
         "min_seqno": record.min_seqno,
         "max_seqno": record.max_seqno,
         "global_seqno": record.global_seqno,

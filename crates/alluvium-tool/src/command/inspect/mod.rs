@@ -14,10 +14,9 @@ use serde_json::{Value, json};
 
 use self::files::Files;
 pub use self::files::table_json;
-use super::Form;
+use super::form::Form;
 use crate::database::{Exit, keyspace, open_to_read};
 use crate::output::Output;
-use crate::text::Coding;
 
 #[derive(Args)]
 pub struct InspectArgs {
@@ -114,9 +113,4 @@ pub fn options_json(options: &KeyspaceOptions) -> Value {
         "expiry": expiry,
         "value_separation_bytes": options.value_separation_bytes,
     })
-}
-
-/// Returns a key as [`Coding::show`] does: the low key of the first group is the empty one.
-fn key(coding: Coding, key: &[u8]) -> Value {
-    coding.show(key).into()
 }

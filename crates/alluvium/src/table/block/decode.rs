@@ -232,7 +232,7 @@ fn take_all<'a>(d: &mut Decoder<'a>, lengths: &Ints<'_>, count: usize) -> Option
 }
 
 fn kind(byte: u8) -> Result<ValueKind, Malformed> {
-    ValueKind::from_u8(byte).ok_or_else(|| Malformed::new("value kind", "1 to 6", byte))
+    ValueKind::from_u8(byte).ok_or_else(|| Malformed::new("value kind", "1 to 4, 6 or 7", byte))
 }
 
 /// Returns the decoded value. `None` is an error: `what` ends outside the block or is above its

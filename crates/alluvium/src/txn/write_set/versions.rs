@@ -7,12 +7,9 @@
 //! before it was opened and no later ones. Otherwise an update that moves rows forward would find
 //! them again.
 
-use super::{Replaced, Savepoint, SavepointId, Version, View, WriteSet};
+use super::{COMPACT_BYTES_MIN, Replaced, Savepoint, SavepointId, Version, View, WriteSet};
 use crate::base::ValueKind;
 use crate::error::{Error, Result};
-
-/// No space is reclaimed below this footprint in bytes.
-pub(super) const COMPACT_BYTES_MIN: usize = 64 * 1024;
 
 impl WriteSet {
     /// Marks the present state.

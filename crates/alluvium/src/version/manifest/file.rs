@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::FORMAT_VERSION;
 use crate::base::checksum::checksum;
 use crate::base::coding::Decoder;
 use crate::error::{Error, Result};
-use crate::version::current::{file_name, newer, switch_current, sync_dir};
+use crate::version::current::{FORMAT_VERSION, file_name, newer, switch_current, sync_dir};
 use crate::version::state::ManifestState;
 use crate::vfs::{Vfs, VfsFile};
 use crate::wal::frame::{FRAME_HEADER_BYTES, FrameHeader, frame_bytes, seal};

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use super::FORMAT_VERSION;
 use super::file::{
     ALLOCATION_UNIT_BYTES, HEADER_BYTES, KIND_EDIT, KIND_MARK, decode_header, file_uid,
 };
 use crate::error::{Error, Result};
-use crate::version::current::{file_name, newer, read_pointer, read_start};
+use crate::version::current::{FORMAT_VERSION, file_name, newer, read_pointer, read_start};
 use crate::version::edit::{EditError, VersionEdit};
 use crate::version::state::ManifestState;
 use crate::vfs::Vfs;

@@ -10,11 +10,21 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Keep;
 use crate::vfs::random::SplitMix;
 
 const PAGE_BYTES: u64 = 4096;
 const SECTOR_BYTES: u64 = 512;
+
+/// Part of the unsynced state that a crash keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// Nothing: the device had written none of it.
+    Nothing,
+    /// Everything: only the process died.
+    Everything,
+    /// A subset chosen by the seed.
+    Random,
+}
 
 /// Sparse bytes with a length.
 #[derive(Debug, Clone, Default)]

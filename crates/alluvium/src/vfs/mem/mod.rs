@@ -27,21 +27,11 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
+pub use self::content::Keep;
 use self::content::{Inode, Space};
 use self::names::{InodeRef, NameChange, Tree, join, moved, parent};
 use super::random::SplitMix;
 use super::{LockGuard, LockHolder, Vfs, VfsFile};
-
-/// Part of the unsynced state that a crash keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
-    /// Nothing: the device had written none of it.
-    Nothing,
-    /// Everything: only the process died.
-    Everything,
-    /// A subset chosen by the seed.
-    Random,
-}
 
 /// Effect of a crash on unsynced file content and on unsynced directory operations.
 #[derive(Debug, Clone, Copy)]

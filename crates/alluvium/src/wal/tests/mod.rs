@@ -8,9 +8,8 @@ mod scrubbing;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::frame::frame_bytes;
-use super::segment::SEGMENT_HEADER_BYTES;
-use super::segment::segment_path;
+use super::frame::{FrameHeader, frame_bytes, seal};
+use super::segment::{SEGMENT_HEADER_BYTES, segment_path, segment_uid};
 use super::*;
 use crate::base::SeqNo;
 use crate::error::{Error, Result};
@@ -433,6 +432,24 @@ fn a_valid_record_with_another_predecessor_does_not_continue_the_log() {
     // The second record is a valid frame in its place, but names another durable predecessor.
     let (found, _) = start(&mem_with(1, &mixed), dir(), 1).unwrap();
     assert_eq!(found, [(1, b"this".to_vec())]);
+}
+
+#[test]
+fn a_record_of_a_reserved_or_unknown_kind_is_damage() {
+    let vfs = mem();
+    commit(&mut writer(&vfs, 1, None), &record(1, 10));
+    let bytes = bytes_of(&vfs, &segment_path(dir(), SegmentId(1)));
+    let uid = segment_uid(UID, SegmentId(1));
+    let frame = SEGMENT_HEADER_BYTES as usize..SEGMENT_HEADER_BYTES as usize + frame_bytes(10);
+    for kind in [7, 10] {
+        let mut bytes = bytes.clone();
+        let header = FrameHeader::parse(&bytes[frame.clone()], uid, SEGMENT_HEADER_BYTES);
+        let (header, _) = header.unwrap();
+        let other = FrameHeader { kind, ..header };
+        seal(&mut bytes[frame.clone()], other, uid, SEGMENT_HEADER_BYTES);
+        let error = start(&mem_with(1, &bytes), dir(), 1).unwrap_err();
+        assert!(error.to_string().contains("record kind"), "{error}");
+    }
 }
 
 #[test]
