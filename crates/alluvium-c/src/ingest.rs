@@ -1,16 +1,14 @@
 //! Ingests and bulk loads: many rows written straight into tables, past the log and the memtables,
 //! as one commit.
 
-use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 use alluvium::{BulkLoad, BulkLoadOptions, Duplicates, Ingest, Ingested, Result};
 
-use crate::borrow::{bytes, given, invalid, slot};
-use crate::call::{call, quietly};
+use crate::borrow::{given, invalid};
+use crate::call::{call, make, quietly};
 use crate::database::alluvium_database;
 use crate::error::{alluvium_code, alluvium_error};
-use crate::keyspace::alluvium_keyspace;
 use crate::options::{bytes_number, check_reserved};
 use crate::sized::{self, SizedStruct};
 
@@ -96,12 +94,13 @@ unsafe fn write_ingested(place: *mut alluvium_ingested, ingested: &Ingested) -> 
     unsafe { sized::write_if_given(place, &filled) }
 }
 
-/// An unfinished ingest of rows in key order. For one thread at a time; keeps the database open.
-/// Freeing it before alluvium_ingest_finish leaves no trace of its rows.
+/// An unfinished ingest of rows in key order, added by alluvium_ingest_writer. For one thread at a
+/// time; keeps the database open. Freeing it before alluvium_ingest_finish leaves no trace of its
+/// rows.
 pub struct alluvium_ingest(Option<Ingest>);
 
 impl alluvium_ingest {
-    fn running(&mut self) -> Result<&mut Ingest> {
+    pub(crate) fn running(&mut self) -> Result<&mut Ingest> {
         self.0
             .as_mut()
             .ok_or_else(|| invalid("the ingest is finished"))
@@ -116,55 +115,9 @@ pub extern "C" fn alluvium_ingest_begin(
     ingest: Option<&mut MaybeUninit<*mut alluvium_ingest>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    call(error, || {
-        let slot = slot(ingest)?;
+    make(error, ingest, || {
         let begun = given(database, "database")?.0.ingest()?;
-        slot.set(alluvium_ingest(Some(begun)));
-        Ok(())
-    })
-}
-
-/// Adds a row. ALLUVIUM_CODE_OUT_OF_ORDER unless its key is larger than the keys of all rows that
-/// this ingest has added to the keyspace. After an error of the engine nothing is installed, and
-/// later calls repeat the error.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alluvium_ingest_put(
-    ingest: Option<&mut alluvium_ingest>,
-    keyspace: Option<&alluvium_keyspace>,
-    key: *const c_void,
-    key_size: usize,
-    value: *const c_void,
-    value_size: usize,
-    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
-) -> alluvium_code {
-    // SAFETY: the contract of the crate.
-    let (key, value) = unsafe { (bytes(key, key_size), bytes(value, value_size)) };
-    call(error, || {
-        let keyspace = &given(keyspace, "keyspace")?.0;
-        given(ingest, "ingest")?
-            .running()?
-            .put(keyspace, key?, value?)
-    })
-}
-
-/// Like alluvium_ingest_put; the row expires at `until_ms` (milliseconds since 1970).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alluvium_ingest_put_until(
-    ingest: Option<&mut alluvium_ingest>,
-    keyspace: Option<&alluvium_keyspace>,
-    key: *const c_void,
-    key_size: usize,
-    value: *const c_void,
-    value_size: usize,
-    until_ms: u64,
-    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
-) -> alluvium_code {
-    // SAFETY: the contract of the crate.
-    let (key, value) = unsafe { (bytes(key, key_size), bytes(value, value_size)) };
-    call(error, || {
-        let keyspace = &given(keyspace, "keyspace")?.0;
-        let ingest = given(ingest, "ingest")?.running()?;
-        ingest.put_until(keyspace, key?, value?, until_ms)
+        Ok(alluvium_ingest(Some(begun)))
     })
 }
 
@@ -198,12 +151,13 @@ pub extern "C" fn alluvium_ingest_free(ingest: Option<Box<alluvium_ingest>>) {
     quietly(|| drop(ingest));
 }
 
-/// An unfinished load of rows in any order. For one thread at a time; keeps the database open.
-/// Freeing it before alluvium_bulk_load_finish leaves no trace of its rows.
+/// An unfinished load of rows in any order, added by alluvium_bulk_load_writer. For one thread at a
+/// time; keeps the database open. Freeing it before alluvium_bulk_load_finish leaves no trace of
+/// its rows.
 pub struct alluvium_bulk_load(Option<BulkLoad>);
 
 impl alluvium_bulk_load {
-    fn running(&mut self) -> Result<&mut BulkLoad> {
+    pub(crate) fn running(&mut self) -> Result<&mut BulkLoad> {
         self.0
             .as_mut()
             .ok_or_else(|| invalid("the bulk load is finished"))
@@ -221,53 +175,10 @@ pub unsafe extern "C" fn alluvium_bulk_load_begin(
 ) -> alluvium_code {
     // SAFETY: the contract of the crate.
     let options = unsafe { sized::read(options) };
-    call(error, || {
-        let slot = slot(load)?;
+    make(error, load, || {
         let database = &given(database, "database")?.0;
         let begun = database.bulk_load(options?.to_engine()?)?;
-        slot.set(alluvium_bulk_load(Some(begun)));
-        Ok(())
-    })
-}
-
-/// Adds a row. ALLUVIUM_CODE_DUPLICATE_KEY if duplicates are refused, in this call or a later one.
-/// After an error of the engine nothing is installed, and later calls repeat the error.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alluvium_bulk_load_put(
-    load: Option<&mut alluvium_bulk_load>,
-    keyspace: Option<&alluvium_keyspace>,
-    key: *const c_void,
-    key_size: usize,
-    value: *const c_void,
-    value_size: usize,
-    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
-) -> alluvium_code {
-    // SAFETY: the contract of the crate.
-    let (key, value) = unsafe { (bytes(key, key_size), bytes(value, value_size)) };
-    call(error, || {
-        let keyspace = &given(keyspace, "keyspace")?.0;
-        given(load, "load")?.running()?.put(keyspace, key?, value?)
-    })
-}
-
-/// Like alluvium_bulk_load_put; the row expires at `until_ms` (milliseconds since 1970).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alluvium_bulk_load_put_until(
-    load: Option<&mut alluvium_bulk_load>,
-    keyspace: Option<&alluvium_keyspace>,
-    key: *const c_void,
-    key_size: usize,
-    value: *const c_void,
-    value_size: usize,
-    until_ms: u64,
-    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
-) -> alluvium_code {
-    // SAFETY: the contract of the crate.
-    let (key, value) = unsafe { (bytes(key, key_size), bytes(value, value_size)) };
-    call(error, || {
-        let keyspace = &given(keyspace, "keyspace")?.0;
-        let load = given(load, "load")?.running()?;
-        load.put_until(keyspace, key?, value?, until_ms)
+        Ok(alluvium_bulk_load(Some(begun)))
     })
 }
 

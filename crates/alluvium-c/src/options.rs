@@ -228,7 +228,7 @@ pub struct alluvium_transaction_options {
     pub cancel: *const alluvium_lock_cancel,
 }
 
-/// Options of the functions that open a cursor. NULL or zeros: all rows.
+/// Options of alluvium_cursor_open. NULL or zeros: all rows.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_cursor_options {

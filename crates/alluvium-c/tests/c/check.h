@@ -67,6 +67,7 @@ void test_databases(void);
 void test_keyspaces(void);
 void test_rows(void);
 void test_batches(void);
+void test_owners(void);
 void test_snapshots(void);
 void test_cursors(void);
 void test_transactions(void);
