@@ -166,11 +166,7 @@ typedef uint32_t alluvium_change_kind;
 #endif // __cplusplus
 
 // Durability of an acknowledged commit.
-enum alluvium_durability
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_durability {
   // The database's default; as an option of the database: BUFFERED.
   ALLUVIUM_DURABILITY_DEFAULT = 0,
   // No log: after any failure the database is in the state of an earlier flush. For a whole
@@ -181,21 +177,10 @@ enum alluvium_durability
   ALLUVIUM_DURABILITY_BUFFERED = 2,
   // The log record is on the device.
   ALLUVIUM_DURABILITY_SYNC = 3,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_durability alluvium_durability;
-#else
-typedef uint32_t alluvium_durability;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_durability;
 
 // Isolation of a transaction from concurrent commits.
-enum alluvium_isolation
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_isolation {
   // The transaction reads the state at its beginning. A write to a row that has changed since is
   // a conflict.
   ALLUVIUM_ISOLATION_SNAPSHOT = 0,
@@ -203,82 +188,38 @@ enum alluvium_isolation
   ALLUVIUM_ISOLATION_READ_COMMITTED = 1,
   // Like SNAPSHOT, and the commit is a conflict if anything the transaction read has changed.
   ALLUVIUM_ISOLATION_SERIALIZABLE = 2,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_isolation alluvium_isolation;
-#else
-typedef uint32_t alluvium_isolation;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_isolation;
 
 // Compression of stored blocks.
-enum alluvium_compression
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_compression {
   // LZ4 in upper tables, zstd in the last level.
   ALLUVIUM_COMPRESSION_ADAPTIVE = 0,
   // LZ4 in all tables.
   ALLUVIUM_COMPRESSION_LZ4 = 1,
   // No compression.
   ALLUVIUM_COMPRESSION_NONE = 2,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_compression alluvium_compression;
-#else
-typedef uint32_t alluvium_compression;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_compression;
 
 // Expiry of the rows of a keyspace.
-enum alluvium_expiry
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_expiry {
   // No row expires.
   ALLUVIUM_EXPIRY_NEVER = 0,
   // Rows written with a put_until expire.
   ALLUVIUM_EXPIRY_PER_ROW = 1,
   // Like PER_ROW; all other rows expire expire_after_ms after their write.
   ALLUVIUM_EXPIRY_AFTER = 2,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_expiry alluvium_expiry;
-#else
-typedef uint32_t alluvium_expiry;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_expiry;
 
 // Mode of a row lock.
-enum alluvium_lock_mode
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_lock_mode {
   // Other transactions may share the lock.
   ALLUVIUM_LOCK_MODE_SHARED = 0,
   // No other transaction has the lock.
   ALLUVIUM_LOCK_MODE_EXCLUSIVE = 1,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_lock_mode alluvium_lock_mode;
-#else
-typedef uint32_t alluvium_lock_mode;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_lock_mode;
 
 // Decision of a compaction filter about a row.
-enum alluvium_decision
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_decision {
   // Keeps the row. Unknown numbers have the same meaning.
   ALLUVIUM_DECISION_KEEP = 0,
   // Removes the row.
@@ -286,21 +227,10 @@ enum alluvium_decision
   // Gives the row the value passed to alluvium_replacement_set; keeps the row if none was
   // passed.
   ALLUVIUM_DECISION_REPLACE = 2,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_decision alluvium_decision;
-#else
-typedef uint32_t alluvium_decision;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_decision;
 
 // Kind of an event. Later versions may add kinds: ignore an unknown kind.
-enum alluvium_event_kind
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_event_kind {
   // An event for which this version has no kind.
   ALLUVIUM_EVENT_KIND_OTHER = 0,
   // A flush of sealed memtables begins. bytes: size of the memtables.
@@ -343,21 +273,10 @@ enum alluvium_event_kind
   // stored time back with alluvium_set_stored_time or the command `alluvium set-time`. wall_ms;
   // time_ms: the stored time.
   ALLUVIUM_EVENT_KIND_STORED_TIME_AHEAD = 15,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_event_kind alluvium_event_kind;
-#else
-typedef uint32_t alluvium_event_kind;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_event_kind;
 
 // Quantity counted by a histogram.
-enum alluvium_histogram_kind
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_histogram_kind {
   // Durations of commits, including the wait in the queue and the sync, without delays; in
   // microseconds.
   ALLUVIUM_HISTOGRAM_KIND_COMMIT_US = 0,
@@ -371,40 +290,18 @@ enum alluvium_histogram_kind
   ALLUVIUM_HISTOGRAM_KIND_COMPACTION_US = 4,
   // Bytes of the tables that each compaction wrote.
   ALLUVIUM_HISTOGRAM_KIND_COMPACTION_BYTES = 5,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_histogram_kind alluvium_histogram_kind;
-#else
-typedef uint32_t alluvium_histogram_kind;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_histogram_kind;
 
 // Treatment of rows with the same key in a bulk load.
-enum alluvium_duplicates
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_duplicates {
   // The last row put wins.
   ALLUVIUM_DUPLICATES_LAST_WINS = 0,
   // The load fails with ALLUVIUM_CODE_DUPLICATE_KEY, at a put or at the end: for unique indexes.
   ALLUVIUM_DUPLICATES_REFUSE = 1,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_duplicates alluvium_duplicates;
-#else
-typedef uint32_t alluvium_duplicates;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_duplicates;
 
 // Kind of an operation. Later versions may add kinds: see alluvium_change_kind.
-enum alluvium_operation_kind
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_operation_kind {
   // An operation for which this version has no kind.
   ALLUVIUM_OPERATION_KIND_OTHER = 0,
   // A row was inserted or overwritten. key; value; until_ms.
@@ -414,14 +311,7 @@ enum alluvium_operation_kind
   // All rows of a range were deleted, as of before this commit. key: first key; end: end key,
   // exclusive.
   ALLUVIUM_OPERATION_KIND_DELETE_RANGE = 3,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_operation_kind alluvium_operation_kind;
-#else
-typedef uint32_t alluvium_operation_kind;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_operation_kind;
 
 // The backups of a store at the time of the call, oldest first, and the unreadable listings.
 typedef struct alluvium_backup_list alluvium_backup_list;

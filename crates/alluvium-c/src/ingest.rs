@@ -13,7 +13,7 @@ use crate::options::{bytes_number, check_reserved};
 use crate::sized::{self, SizedStruct};
 
 /// Treatment of rows with the same key in a bulk load.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_duplicates {
     /// The last row put wins.

@@ -21,6 +21,9 @@
 //! Signatures use references in place of pointers wherever they have the same representation
 //! (`Option<&T>`, `Option<Box<T>>`). Only bytes, arrays, sized structs, callbacks, readers and
 //! writers need `unsafe`: see `borrow`, `sized`, `callback`, `reader` and `writer`.
+//!
+//! An enum that a function returns has a fixed size. The other enums only name the numbers
+//! in fields and arguments of type `u32`, so they are plain C enums.
 #![expect(non_camel_case_types, reason = "types have their C names")]
 #![expect(
     clippy::missing_safety_doc,

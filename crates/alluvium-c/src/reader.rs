@@ -46,11 +46,7 @@ const TRANSACTION: usize = 3;
 /// visible when it begins.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_keyspace_reader(keyspace: *const alluvium_keyspace) -> alluvium_reader {
-    alluvium_reader {
-        kind: NEWEST,
-        owner: ptr::null(),
-        keyspace,
-    }
+    alluvium_reader::new(NEWEST, ptr::null::<c_void>(), keyspace)
 }
 
 /// Returns a reader of a keyspace's rows as of a snapshot.
@@ -59,11 +55,7 @@ pub extern "C" fn alluvium_snapshot_reader(
     snapshot: *const alluvium_snapshot,
     keyspace: *const alluvium_keyspace,
 ) -> alluvium_reader {
-    alluvium_reader {
-        kind: SNAPSHOT,
-        owner: snapshot.cast(),
-        keyspace,
-    }
+    alluvium_reader::new(SNAPSHOT, snapshot, keyspace)
 }
 
 /// Returns a reader of a keyspace's rows as a transaction sees them, its own writes included. After
@@ -73,11 +65,7 @@ pub extern "C" fn alluvium_transaction_reader(
     transaction: *const alluvium_transaction,
     keyspace: *const alluvium_keyspace,
 ) -> alluvium_reader {
-    alluvium_reader {
-        kind: TRANSACTION,
-        owner: transaction.cast(),
-        keyspace,
-    }
+    alluvium_reader::new(TRANSACTION, transaction, keyspace)
 }
 
 /// Gets the value of a key, to be freed; NULL if there is none. A large value is not copied.
@@ -166,6 +154,14 @@ enum View<'a> {
 }
 
 impl alluvium_reader {
+    fn new<T>(kind: usize, owner: *const T, keyspace: *const alluvium_keyspace) -> alluvium_reader {
+        alluvium_reader {
+            kind,
+            owner: owner.cast(),
+            keyspace,
+        }
+    }
+
     /// Returns the rows that the reader shows. An error if a handle is NULL or the transaction has
     /// ended.
     unsafe fn view<'a>(self) -> Result<View<'a>> {

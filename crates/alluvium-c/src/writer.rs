@@ -44,11 +44,7 @@ const BULK_LOAD: usize = 6;
 /// the durability of the database and the errors of alluvium_write.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_keyspace_writer(keyspace: *const alluvium_keyspace) -> alluvium_writer {
-    alluvium_writer {
-        kind: KEYSPACE,
-        owner: ptr::null_mut(),
-        keyspace,
-    }
+    alluvium_writer::new(KEYSPACE, ptr::null_mut::<c_void>(), keyspace)
 }
 
 /// Returns a writer that collects writes in a batch for alluvium_write. A later write of a key in
@@ -58,11 +54,7 @@ pub extern "C" fn alluvium_batch_writer(
     batch: *mut alluvium_batch,
     keyspace: *const alluvium_keyspace,
 ) -> alluvium_writer {
-    alluvium_writer {
-        kind: BATCH,
-        owner: batch.cast(),
-        keyspace,
-    }
+    alluvium_writer::new(BATCH, batch, keyspace)
 }
 
 /// Returns a writer of a transaction. Each call locks its row, with the errors of
@@ -74,11 +66,7 @@ pub extern "C" fn alluvium_transaction_writer(
     transaction: *const alluvium_transaction,
     keyspace: *const alluvium_keyspace,
 ) -> alluvium_writer {
-    alluvium_writer {
-        kind: TRANSACTION,
-        owner: transaction.cast_mut().cast(),
-        keyspace,
-    }
+    alluvium_writer::new(TRANSACTION, transaction.cast_mut(), keyspace)
 }
 
 /// Like alluvium_transaction_writer, without row locks or conflict checks: use it only if the
@@ -88,10 +76,7 @@ pub extern "C" fn alluvium_transaction_writer_untracked(
     transaction: *const alluvium_transaction,
     keyspace: *const alluvium_keyspace,
 ) -> alluvium_writer {
-    alluvium_writer {
-        kind: UNTRACKED,
-        ..alluvium_transaction_writer(transaction, keyspace)
-    }
+    alluvium_writer::new(UNTRACKED, transaction.cast_mut(), keyspace)
 }
 
 /// Returns a writer that adds rows to an ingest: it can only do alluvium_put and
@@ -103,11 +88,7 @@ pub extern "C" fn alluvium_ingest_writer(
     ingest: *mut alluvium_ingest,
     keyspace: *const alluvium_keyspace,
 ) -> alluvium_writer {
-    alluvium_writer {
-        kind: INGEST,
-        owner: ingest.cast(),
-        keyspace,
-    }
+    alluvium_writer::new(INGEST, ingest, keyspace)
 }
 
 /// Returns a writer that adds rows to a bulk load: it can only do alluvium_put and
@@ -118,11 +99,7 @@ pub extern "C" fn alluvium_bulk_load_writer(
     load: *mut alluvium_bulk_load,
     keyspace: *const alluvium_keyspace,
 ) -> alluvium_writer {
-    alluvium_writer {
-        kind: BULK_LOAD,
-        owner: load.cast(),
-        keyspace,
-    }
+    alluvium_writer::new(BULK_LOAD, load, keyspace)
 }
 
 /// Writes a value under a key, even if the key exists.
@@ -240,6 +217,14 @@ enum Write<'a> {
 }
 
 impl alluvium_writer {
+    fn new<T>(kind: usize, owner: *mut T, keyspace: *const alluvium_keyspace) -> alluvium_writer {
+        alluvium_writer {
+            kind,
+            owner: owner.cast(),
+            keyspace,
+        }
+    }
+
     /// Does a write. An error if a handle is NULL, if the owner has ended, or if it cannot do this
     /// write.
     unsafe fn write(self, write: Write) -> Result<()> {
