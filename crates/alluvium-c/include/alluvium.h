@@ -9,7 +9,7 @@
 // Handles. Each is freed by its alluvium_..._free, which accepts NULL, in any order, also after a
 // close. Any number of threads may use a database, keyspace, snapshot, value, list, report, single
 // change, error or cancellation token at once. A batch, cursor, transaction, prepared transaction,
-// ingest, bulk load, backup store or stream of changes may be used by any thread, but by one at a time.
+// ingest, backup store or stream of changes may be used by any thread, but by one at a time.
 // A const pointer to a list or an error belongs to another object: it lives as long as that object and
 // is not freed.
 //
@@ -322,11 +322,6 @@ typedef struct alluvium_backup_store alluvium_backup_store;
 // Writes for alluvium_write, collected by alluvium_batch_writer. For one thread at a time.
 typedef struct alluvium_batch alluvium_batch;
 
-// An unfinished load of rows in any order, added by alluvium_bulk_load_writer. For one thread at a
-// time; keeps the database open. Freeing it before alluvium_bulk_load_finish leaves no trace of
-// its rows.
-typedef struct alluvium_bulk_load alluvium_bulk_load;
-
 // One step in the history of a database. It stays readable until it is freed, also after its
 // stream is freed and the database is closed.
 typedef struct alluvium_change alluvium_change;
@@ -350,9 +345,8 @@ typedef struct alluvium_error alluvium_error;
 // A list of errors. A list that is part of a report lives as long as the report and is not freed.
 typedef struct alluvium_error_list alluvium_error_list;
 
-// An unfinished ingest of rows in key order, added by alluvium_ingest_writer. For one thread at a
-// time; keeps the database open. Freeing it before alluvium_ingest_finish leaves no trace of its
-// rows.
+// An unfinished ingest, with rows added by alluvium_ingest_writer. For one thread at a time; keeps
+// the database open. Freeing it before alluvium_ingest_finish leaves no trace of its rows.
 typedef struct alluvium_ingest alluvium_ingest;
 
 // Handle of a keyspace: an ordered map from byte keys to byte values. Keeps the database open.
@@ -548,8 +542,8 @@ typedef struct alluvium_cursor_options {
   size_t keys_only;
 } alluvium_cursor_options;
 
-// Target of writes to one keyspace: commits of their own, a batch, a transaction, an ingest or a
-// bulk load. See the functions that return one. A plain value that borrows its handles, with the
+// Target of writes to one keyspace: commits of their own, a batch, a transaction or an ingest. See
+// the functions that return one. A plain value that borrows its handles, with the
 // rules of alluvium_reader. A write that the owner cannot do gives ALLUVIUM_CODE_INVALID_ARGUMENT
 // and has no effect.
 typedef struct alluvium_writer {
@@ -860,7 +854,20 @@ typedef struct alluvium_changes_options {
   uint32_t reserved;
 } alluvium_changes_options;
 
-// Result of an ingest or a bulk load.
+// Options of alluvium_ingest_begin. NULL or zeros: rows in key order.
+typedef struct alluvium_ingest_options {
+  // sizeof(alluvium_ingest_options).
+  size_t struct_size;
+  // Approximate memory for rows before they are written to temporary files, in addition to the
+  // database's memory budget; at least 64 KiB. 0: 64 MiB. For any_order only.
+  uint64_t memory_bytes;
+  // Not 0: a bulk load, which takes rows in any order and sorts them.
+  uint32_t any_order;
+  // An alluvium_duplicates, for any_order only: rows in order have no duplicates.
+  uint32_t duplicates;
+} alluvium_ingest_options;
+
+// Result of alluvium_ingest_finish.
 typedef struct alluvium_ingested {
   // sizeof(alluvium_ingested), set by the caller.
   size_t struct_size;
@@ -875,19 +882,6 @@ typedef struct alluvium_ingested {
   // Bytes of these that went straight into the last level.
   uint64_t last_level_bytes;
 } alluvium_ingested;
-
-// Options of alluvium_bulk_load_begin.
-typedef struct alluvium_bulk_load_options {
-  // sizeof(alluvium_bulk_load_options).
-  size_t struct_size;
-  // Approximate memory for rows before they are written to temporary files, in addition to the
-  // database's memory budget; at least 64 KiB. 0: 64 MiB.
-  uint64_t memory_bytes;
-  // An alluvium_duplicates.
-  uint32_t duplicates;
-  // Must be 0.
-  uint32_t reserved;
-} alluvium_bulk_load_options;
 
 // Numbers of the items that alluvium_repair saved or lost.
 typedef struct alluvium_repair_counts {
@@ -1249,17 +1243,12 @@ struct alluvium_writer alluvium_transaction_writer_untracked(const struct alluvi
                                                              const struct alluvium_keyspace *keyspace);
 
 // Returns a writer that adds rows to an ingest: it can only do alluvium_put and
-// alluvium_put_until. ALLUVIUM_CODE_OUT_OF_ORDER unless the key is larger than the keys of all
-// rows that the ingest has added to the keyspace. After an error of the engine nothing is
-// installed, and later calls repeat the error.
+// alluvium_put_until. In key order: ALLUVIUM_CODE_OUT_OF_ORDER unless the key is larger than the
+// keys of all rows that the ingest has added to the keyspace. In any order:
+// ALLUVIUM_CODE_DUPLICATE_KEY if duplicates are refused, in this call or a later one. After an
+// error of the engine nothing is installed, and later calls repeat the error.
 struct alluvium_writer alluvium_ingest_writer(struct alluvium_ingest *ingest,
                                               const struct alluvium_keyspace *keyspace);
-
-// Returns a writer that adds rows to a bulk load: it can only do alluvium_put and
-// alluvium_put_until. ALLUVIUM_CODE_DUPLICATE_KEY if duplicates are refused, in this call or a
-// later one. After an error of the engine nothing is installed, and later calls repeat the error.
-struct alluvium_writer alluvium_bulk_load_writer(struct alluvium_bulk_load *load,
-                                                 const struct alluvium_keyspace *keyspace);
 
 // Writes a value under a key, even if the key exists.
 alluvium_code alluvium_put(struct alluvium_writer writer,
@@ -1765,8 +1754,10 @@ uint64_t alluvium_changes_next_seqno(const struct alluvium_changes *changes);
 void alluvium_changes_free(struct alluvium_changes *changes);
 
 // Begins an ingest: many rows written straight into tables, all visible at once when it is
-// finished. Ingests take no row locks.
+// finished. Ingests take no row locks. `options` may be NULL: rows in key order. With any_order it
+// is a bulk load, which sorts rows within a memory limit and in temporary files.
 alluvium_code alluvium_ingest_begin(const struct alluvium_database *database,
+                                    const struct alluvium_ingest_options *options,
                                     struct alluvium_ingest **ingest,
                                     struct alluvium_error **error);
 
@@ -1779,21 +1770,6 @@ alluvium_code alluvium_ingest_finish(struct alluvium_ingest *ingest,
 
 // Frees an ingest. If it is not finished, its rows are discarded.
 void alluvium_ingest_free(struct alluvium_ingest *ingest);
-
-// Begins a bulk load: like alluvium_ingest_begin, for rows in any order. It sorts them within a
-// memory limit and in temporary files. `options` may be NULL.
-alluvium_code alluvium_bulk_load_begin(const struct alluvium_database *database,
-                                       const struct alluvium_bulk_load_options *options,
-                                       struct alluvium_bulk_load **load,
-                                       struct alluvium_error **error);
-
-// Sorts the remaining rows and installs all rows as one commit: see alluvium_ingest_finish.
-alluvium_code alluvium_bulk_load_finish(struct alluvium_bulk_load *load,
-                                        struct alluvium_ingested *ingested,
-                                        struct alluvium_error **error);
-
-// Frees a bulk load. If it is not finished, its rows are discarded.
-void alluvium_bulk_load_free(struct alluvium_bulk_load *load);
 
 // Saves the readable part of the database in `source` as a new database at `target`, which must
 // not exist; its parent must exist. `source` must not be open for writing, and is not changed.

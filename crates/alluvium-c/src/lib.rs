@@ -10,8 +10,8 @@
 //!   as the call lasts. Nothing else changes that object meanwhile.
 //! - A handle came from this library and was not freed. Any number of threads may use databases,
 //!   keyspaces, snapshots, values, lists, reports, single changes, errors and cancellation tokens
-//!   at the same time. Batches, cursors, transactions, prepared transactions, ingests, bulk loads,
-//!   backup stores and streams of changes may be used by any thread, but by one at a time.
+//!   at the same time. Batches, cursors, transactions, prepared transactions, ingests, backup
+//!   stores and streams of changes may be used by any thread, but by one at a time.
 //! - A reader or writer came from this library, or is zeroed, and its handles were not freed.
 //!
 //! In return, this crate guarantees the following. NULL in place of a required argument gives

@@ -1,4 +1,4 @@
-//! Writers: one family of writes for single commits, batches, transactions, ingests and bulk loads.
+//! Writers: one family of writes for single commits, batches, transactions and ingests.
 //!
 //! A writer is a plain value that borrows its owner and a keyspace, as a reader does. The owner
 //! decides when a write becomes visible and durable, and which writes it can do.
@@ -7,18 +7,18 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use alluvium::{BulkLoad, Ingest, Keyspace, Result, Transaction, WriteBatch};
+use alluvium::{Keyspace, Result, Transaction, WriteBatch};
 
 use crate::batch::alluvium_batch;
 use crate::borrow::{bytes, given, invalid, owner, owner_mut};
 use crate::call::call;
 use crate::error::{alluvium_code, alluvium_error};
-use crate::ingest::{alluvium_bulk_load, alluvium_ingest};
+use crate::ingest::{Rows, alluvium_ingest};
 use crate::keyspace::alluvium_keyspace;
 use crate::transaction::alluvium_transaction;
 
-/// Target of writes to one keyspace: commits of their own, a batch, a transaction, an ingest or a
-/// bulk load. See the functions that return one. A plain value that borrows its handles, with the
+/// Target of writes to one keyspace: commits of their own, a batch, a transaction or an ingest. See
+/// the functions that return one. A plain value that borrows its handles, with the
 /// rules of alluvium_reader. A write that the owner cannot do gives ALLUVIUM_CODE_INVALID_ARGUMENT
 /// and has no effect.
 #[repr(C)]
@@ -38,7 +38,6 @@ const BATCH: usize = 2;
 const TRANSACTION: usize = 3;
 const UNTRACKED: usize = 4;
 const INGEST: usize = 5;
-const BULK_LOAD: usize = 6;
 
 /// Returns a writer to a keyspace. Each call is a commit of its own, visible when it returns, with
 /// the durability of the database and the errors of alluvium_write.
@@ -80,26 +79,16 @@ pub extern "C" fn alluvium_transaction_writer_untracked(
 }
 
 /// Returns a writer that adds rows to an ingest: it can only do alluvium_put and
-/// alluvium_put_until. ALLUVIUM_CODE_OUT_OF_ORDER unless the key is larger than the keys of all
-/// rows that the ingest has added to the keyspace. After an error of the engine nothing is
-/// installed, and later calls repeat the error.
+/// alluvium_put_until. In key order: ALLUVIUM_CODE_OUT_OF_ORDER unless the key is larger than the
+/// keys of all rows that the ingest has added to the keyspace. In any order:
+/// ALLUVIUM_CODE_DUPLICATE_KEY if duplicates are refused, in this call or a later one. After an
+/// error of the engine nothing is installed, and later calls repeat the error.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_ingest_writer(
     ingest: *mut alluvium_ingest,
     keyspace: *const alluvium_keyspace,
 ) -> alluvium_writer {
     alluvium_writer::new(INGEST, ingest, keyspace)
-}
-
-/// Returns a writer that adds rows to a bulk load: it can only do alluvium_put and
-/// alluvium_put_until. ALLUVIUM_CODE_DUPLICATE_KEY if duplicates are refused, in this call or a
-/// later one. After an error of the engine nothing is installed, and later calls repeat the error.
-#[unsafe(no_mangle)]
-pub extern "C" fn alluvium_bulk_load_writer(
-    load: *mut alluvium_bulk_load,
-    keyspace: *const alluvium_keyspace,
-) -> alluvium_writer {
-    alluvium_writer::new(BULK_LOAD, load, keyspace)
 }
 
 /// Writes a value under a key, even if the key exists.
@@ -229,7 +218,7 @@ impl alluvium_writer {
     /// write.
     unsafe fn write(self, write: Write) -> Result<()> {
         // SAFETY: the contract: the handles are of these types, or NULL, and were not freed; no
-        // other thread uses the batch, ingest or bulk load during this call.
+        // other thread uses the batch or ingest during this call.
         unsafe {
             let keyspace = &given(self.keyspace.as_ref(), "keyspace")?.0;
             match self.kind {
@@ -250,10 +239,6 @@ impl alluvium_writer {
                 INGEST => {
                     let ingest: &mut alluvium_ingest = owner_mut(self.owner, "ingest")?;
                     ingest_row(ingest.running()?, keyspace, write)
-                }
-                BULK_LOAD => {
-                    let load: &mut alluvium_bulk_load = owner_mut(self.owner, "load")?;
-                    load_row(load.running()?, keyspace, write)
                 }
                 _ => Err(invalid("the writer was not made by alluvium_..._writer")),
             }
@@ -307,22 +292,12 @@ fn write_untracked(transaction: &Transaction, keyspace: &Keyspace, write: Write)
     }
 }
 
-fn ingest_row(ingest: &mut Ingest, keyspace: &Keyspace, write: Write) -> Result<()> {
+fn ingest_row(rows: &mut Rows, keyspace: &Keyspace, write: Write) -> Result<()> {
     match write {
-        Write::Put(key, value) => ingest.put(keyspace, key, value),
-        Write::PutUntil(key, value, until_ms) => ingest.put_until(keyspace, key, value, until_ms),
+        Write::Put(key, value) => rows.put(keyspace, key, value),
+        Write::PutUntil(key, value, until_ms) => rows.put_until(keyspace, key, value, until_ms),
         _ => Err(invalid(
             "an ingest only puts rows: it cannot insert or delete",
-        )),
-    }
-}
-
-fn load_row(load: &mut BulkLoad, keyspace: &Keyspace, write: Write) -> Result<()> {
-    match write {
-        Write::Put(key, value) => load.put(keyspace, key, value),
-        Write::PutUntil(key, value, until_ms) => load.put_until(keyspace, key, value, until_ms),
-        _ => Err(invalid(
-            "a bulk load only puts rows: it cannot insert or delete",
         )),
     }
 }

@@ -152,7 +152,7 @@ static void write_history(const alluvium_database *database) {
     OK(alluvium_insert(alluvium_keyspace_writer(rows), S("big"), large, sizeof large, E));
     OK(alluvium_put_until(alluvium_keyspace_writer(log), S("soon"), S("2"), 1, E));
     alluvium_ingest *ingest;
-    OK(alluvium_ingest_begin(database, &ingest, E));
+    OK(alluvium_ingest_begin(database, NULL, &ingest, E));
     OK(alluvium_put(alluvium_ingest_writer(ingest, log), S("x"), S("1"), E));
     OK(alluvium_put(alluvium_ingest_writer(ingest, log), S("y"), S("2"), E));
     OK(alluvium_put(alluvium_ingest_writer(ingest, rows), S("z"), S("3"), E));

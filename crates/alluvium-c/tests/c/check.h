@@ -13,6 +13,9 @@
 extern alluvium_error *failure;
 #define E (&failure)
 
+// Options of a bulk load.
+extern const alluvium_ingest_options any_order;
+
 // A string literal as pointer and size arguments.
 #define S(literal) (literal), (sizeof(literal) - 1)
 

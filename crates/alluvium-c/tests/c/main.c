@@ -2,6 +2,7 @@
 #include "check.h"
 
 alluvium_error *failure;
+const alluvium_ingest_options any_order = {.struct_size = sizeof any_order, .any_order = 1};
 static const char *directory;
 
 // The failure of the last FAILS. The next call overwrites `failure`, so the error is freed through

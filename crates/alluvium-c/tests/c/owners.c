@@ -7,35 +7,33 @@ static bool message_has(const char *text) {
 }
 
 static void loads_only_put(const alluvium_database *database, const alluvium_keyspace *rows) {
-    alluvium_ingest *ingest;
-    alluvium_bulk_load *load;
-    OK(alluvium_ingest_begin(database, &ingest, E));
-    OK(alluvium_bulk_load_begin(database, NULL, &load, E));
-    alluvium_writer writers[] = {alluvium_ingest_writer(ingest, rows), alluvium_bulk_load_writer(load, rows)};
-    const char *messages[] = {"an ingest only puts rows", "a bulk load only puts rows"};
+    alluvium_ingest *ingest, *load;
+    OK(alluvium_ingest_begin(database, NULL, &ingest, E));
+    OK(alluvium_ingest_begin(database, &any_order, &load, E));
+    alluvium_writer writers[] = {alluvium_ingest_writer(ingest, rows), alluvium_ingest_writer(load, rows)};
     for (size_t i = 0; i < 2; i++) {
         OK(alluvium_put(writers[i], S("load"), S("v"), E));
         INVALID(alluvium_insert(writers[i], S("load 2"), S("v"), E));
-        CHECK(message_has(messages[i]));
+        CHECK(message_has("an ingest only puts rows"));
         INVALID(alluvium_delete(writers[i], S("load"), E));
-        CHECK(message_has(messages[i]));
+        CHECK(message_has("an ingest only puts rows"));
         INVALID(alluvium_delete_range(writers[i], S("a"), S("z"), E));
-        CHECK(message_has(messages[i]));
+        CHECK(message_has("an ingest only puts rows"));
         INVALID(alluvium_delete_prefix(writers[i], S("load"), E));
-        CHECK(message_has(messages[i]));
+        CHECK(message_has("an ingest only puts rows"));
     }
     // Refused writes do not end a load.
     alluvium_ingested ingested = {.struct_size = sizeof ingested};
     OK(alluvium_ingest_finish(ingest, &ingested, E));
     CHECK(ingested.rows == 1 && strcmp(read_row(rows, "load"), "v") == 0);
-    OK(alluvium_bulk_load_finish(load, &ingested, E));
+    OK(alluvium_ingest_finish(load, &ingested, E));
     CHECK(ingested.rows == 1);
     INVALID(alluvium_put(writers[0], S("z"), S("v"), E));
     CHECK(message_has("the ingest is finished"));
     INVALID(alluvium_put(writers[1], S("z"), S("v"), E));
-    CHECK(message_has("the bulk load is finished"));
+    CHECK(message_has("the ingest is finished"));
     alluvium_ingest_free(ingest);
-    alluvium_bulk_load_free(load);
+    alluvium_ingest_free(load);
 }
 
 static void untracked_writes_do_all_but_expiring_rows(const alluvium_database *database) {
@@ -69,7 +67,6 @@ static void a_missing_owner_is_named(const alluvium_keyspace *rows) {
         {alluvium_transaction_writer(NULL, rows), "transaction is NULL"},
         {alluvium_transaction_writer_untracked(NULL, rows), "transaction is NULL"},
         {alluvium_ingest_writer(NULL, rows), "ingest is NULL"},
-        {alluvium_bulk_load_writer(NULL, rows), "load is NULL"},
         {{0}, "keyspace is NULL"},
         {{.keyspace = rows}, "not made by alluvium_..._writer"},
     };
@@ -101,13 +98,12 @@ static void the_owner_is_of_the_keyspace_s_database(const alluvium_database *dat
     alluvium_snapshot *snapshot;
     alluvium_transaction *transaction;
     alluvium_batch *batch = alluvium_batch_new();
-    alluvium_ingest *ingest;
-    alluvium_bulk_load *load;
+    alluvium_ingest *ingest, *load;
     alluvium_value *value;
     OK(alluvium_snapshot_open(database, &snapshot, E));
     OK(alluvium_begin(database, NULL, &transaction, E));
-    OK(alluvium_ingest_begin(database, &ingest, E));
-    OK(alluvium_bulk_load_begin(database, NULL, &load, E));
+    OK(alluvium_ingest_begin(database, NULL, &ingest, E));
+    OK(alluvium_ingest_begin(database, &any_order, &load, E));
     OK(alluvium_put(alluvium_batch_writer(batch, rows), S("k"), S("v"), E));
     INVALID(alluvium_get(alluvium_snapshot_reader(snapshot, foreign), S("k"), &value, E));
     INVALID(alluvium_get(alluvium_transaction_reader(transaction, foreign), S("k"), &value, E));
@@ -115,12 +111,12 @@ static void the_owner_is_of_the_keyspace_s_database(const alluvium_database *dat
     INVALID(alluvium_put(alluvium_transaction_writer_untracked(transaction, foreign), S("k"), S("v"), E));
     INVALID(alluvium_put(alluvium_batch_writer(batch, foreign), S("k"), S("v"), E));
     INVALID(alluvium_put(alluvium_ingest_writer(ingest, foreign), S("k"), S("v"), E));
-    INVALID(alluvium_put(alluvium_bulk_load_writer(load, foreign), S("k"), S("v"), E));
+    INVALID(alluvium_put(alluvium_ingest_writer(load, foreign), S("k"), S("v"), E));
     alluvium_snapshot_free(snapshot);
     alluvium_transaction_free(transaction);
     alluvium_batch_free(batch);
     alluvium_ingest_free(ingest);
-    alluvium_bulk_load_free(load);
+    alluvium_ingest_free(load);
     alluvium_keyspace_free(foreign);
     alluvium_database_free(other);
 }

@@ -13,8 +13,7 @@ typedef struct inherited {
     alluvium_transaction *transaction;
     alluvium_snapshot *snapshot;
     alluvium_batch *batch;
-    alluvium_ingest *ingest;
-    alluvium_bulk_load *load;
+    alluvium_ingest *ingest, *load;
     alluvium_reader readers[3];
     alluvium_writer writers[6];
 } inherited;
@@ -43,7 +42,7 @@ static int calls_let_through(const inherited *handles) {
     alluvium_snapshot_free(handles->snapshot);
     alluvium_batch_free(handles->batch);
     alluvium_ingest_free(handles->ingest);
-    alluvium_bulk_load_free(handles->load);
+    alluvium_ingest_free(handles->load);
     alluvium_keyspace_free(handles->rows);
     alluvium_database_free(handles->database);
     return wrong;
@@ -59,7 +58,7 @@ static void make_readers_and_writers(inherited *handles) {
     handles->writers[2] = alluvium_transaction_writer_untracked(handles->transaction, rows);
     handles->writers[3] = alluvium_batch_writer(handles->batch, rows);
     handles->writers[4] = alluvium_ingest_writer(handles->ingest, rows);
-    handles->writers[5] = alluvium_bulk_load_writer(handles->load, rows);
+    handles->writers[5] = alluvium_ingest_writer(handles->load, rows);
 }
 
 void test_processes(void) {
@@ -79,11 +78,11 @@ void test_processes(void) {
 
     alluvium_batch *batch = alluvium_batch_new();
     alluvium_ingest *ingest;
-    OK(alluvium_ingest_begin(database, &ingest, E));
+    OK(alluvium_ingest_begin(database, NULL, &ingest, E));
     OK(alluvium_put(alluvium_ingest_writer(ingest, rows), S("ingested"), S("1"), E));
-    alluvium_bulk_load *load;
-    OK(alluvium_bulk_load_begin(database, NULL, &load, E));
-    OK(alluvium_put(alluvium_bulk_load_writer(load, rows), S("loaded"), S("1"), E));
+    alluvium_ingest *load;
+    OK(alluvium_ingest_begin(database, &any_order, &load, E));
+    OK(alluvium_put(alluvium_ingest_writer(load, rows), S("loaded"), S("1"), E));
     inherited handles = {database, rows, cursor, transaction, snapshot, batch, ingest, load, {{0}}, {{0}}};
     make_readers_and_writers(&handles);
 
@@ -104,10 +103,10 @@ void test_processes(void) {
     OK(alluvium_put(handles.writers[3], S("in batch"), S("1"), E));
     OK(alluvium_write(database, batch, NULL, E));
     OK(alluvium_ingest_finish(ingest, NULL, E));
-    OK(alluvium_bulk_load_finish(load, NULL, E));
+    OK(alluvium_ingest_finish(load, NULL, E));
     alluvium_batch_free(batch);
     alluvium_ingest_free(ingest);
-    alluvium_bulk_load_free(load);
+    alluvium_ingest_free(load);
     alluvium_cursor_free(cursor);
     alluvium_snapshot_free(snapshot);
     OK(alluvium_close(database, E));
