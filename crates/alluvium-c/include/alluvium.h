@@ -1204,18 +1204,19 @@ alluvium_code alluvium_get_into(struct alluvium_reader reader,
                                 bool *found,
                                 struct alluvium_error **error);
 
-// Gets the values of `count` keys at one commit. Cheaper than single reads: adjacent keys share
-// blocks. `values` has room for `count` handles, each to be freed; NULL for a key without a value.
-// After an error all are NULL.
+// Gets the values of `count` keys at one commit, at less cost than single reads. `values` has room
+// for `count` handles, each to be freed; NULL for a key without a value. After an error all are
+// NULL.
 alluvium_code alluvium_multi_get(struct alluvium_reader reader,
                                  const struct alluvium_slice *keys,
                                  size_t count,
                                  struct alluvium_value **values,
                                  struct alluvium_error **error);
 
-// Opens a cursor over the rows. Later commits do not change what it shows. It stays valid after
-// the reader's owner is freed. A transaction's cursor includes the transaction's writes before
-// this call, but no later ones. `options` may be NULL; the bytes they point to are copied.
+// Opens a cursor over the rows as of one commit: the newest that is visible now, or that of the
+// snapshot or transaction. A snapshot's cursor stays valid after the snapshot is freed. A
+// transaction's cursor includes the transaction's writes before this call, but no later ones.
+// `options` may be NULL; the bytes they point to are copied.
 alluvium_code alluvium_cursor_open(struct alluvium_reader reader,
                                    const struct alluvium_cursor_options *options,
                                    struct alluvium_cursor **cursor,

@@ -105,9 +105,9 @@ pub unsafe extern "C" fn alluvium_get_into(
     })
 }
 
-/// Gets the values of `count` keys at one commit. Cheaper than single reads: adjacent keys share
-/// blocks. `values` has room for `count` handles, each to be freed; NULL for a key without a value.
-/// After an error all are NULL.
+/// Gets the values of `count` keys at one commit, at less cost than single reads. `values` has room
+/// for `count` handles, each to be freed; NULL for a key without a value. After an error all are
+/// NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_multi_get(
     reader: alluvium_reader,
@@ -129,9 +129,10 @@ pub unsafe extern "C" fn alluvium_multi_get(
     })
 }
 
-/// Opens a cursor over the rows. Later commits do not change what it shows. It stays valid after
-/// the reader's owner is freed. A transaction's cursor includes the transaction's writes before
-/// this call, but no later ones. `options` may be NULL; the bytes they point to are copied.
+/// Opens a cursor over the rows as of one commit: the newest that is visible now, or that of the
+/// snapshot or transaction. A snapshot's cursor stays valid after the snapshot is freed. A
+/// transaction's cursor includes the transaction's writes before this call, but no later ones.
+/// `options` may be NULL; the bytes they point to are copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvium_cursor_open(
     reader: alluvium_reader,
