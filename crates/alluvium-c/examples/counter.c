@@ -33,7 +33,7 @@ static bool count_visit(const alluvium_database *database, const alluvium_keyspa
     alluvium_value_free(old);
     *visits += 1;
     if (fine) {
-        alluvium_transaction_put(transaction, counters, "visits", 6, visits, sizeof *visits, &error);
+        alluvium_put(alluvium_transaction_writer(transaction, counters), "visits", 6, visits, sizeof *visits, &error);
         fine = done(error);
     }
     if (fine) {

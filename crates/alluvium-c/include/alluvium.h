@@ -9,9 +9,13 @@
 // Handles. Each is freed by its alluvium_..._free, which accepts NULL, in any order, also after a
 // close. Any number of threads may use a database, keyspace, snapshot, value, list, report, single
 // change, error or cancellation token at once. A batch, cursor, transaction, prepared transaction,
-// ingest, bulk load, backup store or stream of changes may be used by any thread, but by one at a time.
+// ingest, backup store or stream of changes may be used by any thread, but by one at a time.
 // A const pointer to a list or an error belongs to another object: it lives as long as that object and
 // is not freed.
+//
+// Readers and writers. Each is made from an owner, such as a snapshot or a batch, and a keyspace, and
+// passed by value. It needs no memory and is not freed, but is valid only as long as its handles, and
+// for the threads that may use its owner.
 //
 // Fork. A handle belongs to the process that made it. In a forked child every call with it gives
 // ALLUVIUM_CODE_FORKED and has no effect, and freeing it has no effect on the parent.
@@ -162,11 +166,7 @@ typedef uint32_t alluvium_change_kind;
 #endif // __cplusplus
 
 // Durability of an acknowledged commit.
-enum alluvium_durability
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_durability {
   // The database's default; as an option of the database: BUFFERED.
   ALLUVIUM_DURABILITY_DEFAULT = 0,
   // No log: after any failure the database is in the state of an earlier flush. For a whole
@@ -177,21 +177,10 @@ enum alluvium_durability
   ALLUVIUM_DURABILITY_BUFFERED = 2,
   // The log record is on the device.
   ALLUVIUM_DURABILITY_SYNC = 3,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_durability alluvium_durability;
-#else
-typedef uint32_t alluvium_durability;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_durability;
 
 // Isolation of a transaction from concurrent commits.
-enum alluvium_isolation
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_isolation {
   // The transaction reads the state at its beginning. A write to a row that has changed since is
   // a conflict.
   ALLUVIUM_ISOLATION_SNAPSHOT = 0,
@@ -199,82 +188,38 @@ enum alluvium_isolation
   ALLUVIUM_ISOLATION_READ_COMMITTED = 1,
   // Like SNAPSHOT, and the commit is a conflict if anything the transaction read has changed.
   ALLUVIUM_ISOLATION_SERIALIZABLE = 2,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_isolation alluvium_isolation;
-#else
-typedef uint32_t alluvium_isolation;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_isolation;
 
 // Compression of stored blocks.
-enum alluvium_compression
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_compression {
   // LZ4 in upper tables, zstd in the last level.
   ALLUVIUM_COMPRESSION_ADAPTIVE = 0,
   // LZ4 in all tables.
   ALLUVIUM_COMPRESSION_LZ4 = 1,
   // No compression.
   ALLUVIUM_COMPRESSION_NONE = 2,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_compression alluvium_compression;
-#else
-typedef uint32_t alluvium_compression;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_compression;
 
 // Expiry of the rows of a keyspace.
-enum alluvium_expiry
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_expiry {
   // No row expires.
   ALLUVIUM_EXPIRY_NEVER = 0,
   // Rows written with a put_until expire.
   ALLUVIUM_EXPIRY_PER_ROW = 1,
   // Like PER_ROW; all other rows expire expire_after_ms after their write.
   ALLUVIUM_EXPIRY_AFTER = 2,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_expiry alluvium_expiry;
-#else
-typedef uint32_t alluvium_expiry;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_expiry;
 
 // Mode of a row lock.
-enum alluvium_lock_mode
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_lock_mode {
   // Other transactions may share the lock.
   ALLUVIUM_LOCK_MODE_SHARED = 0,
   // No other transaction has the lock.
   ALLUVIUM_LOCK_MODE_EXCLUSIVE = 1,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_lock_mode alluvium_lock_mode;
-#else
-typedef uint32_t alluvium_lock_mode;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_lock_mode;
 
 // Decision of a compaction filter about a row.
-enum alluvium_decision
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_decision {
   // Keeps the row. Unknown numbers have the same meaning.
   ALLUVIUM_DECISION_KEEP = 0,
   // Removes the row.
@@ -282,21 +227,10 @@ enum alluvium_decision
   // Gives the row the value passed to alluvium_replacement_set; keeps the row if none was
   // passed.
   ALLUVIUM_DECISION_REPLACE = 2,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_decision alluvium_decision;
-#else
-typedef uint32_t alluvium_decision;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_decision;
 
 // Kind of an event. Later versions may add kinds: ignore an unknown kind.
-enum alluvium_event_kind
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_event_kind {
   // An event for which this version has no kind.
   ALLUVIUM_EVENT_KIND_OTHER = 0,
   // A flush of sealed memtables begins. bytes: size of the memtables.
@@ -339,21 +273,10 @@ enum alluvium_event_kind
   // stored time back with alluvium_set_stored_time or the command `alluvium set-time`. wall_ms;
   // time_ms: the stored time.
   ALLUVIUM_EVENT_KIND_STORED_TIME_AHEAD = 15,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_event_kind alluvium_event_kind;
-#else
-typedef uint32_t alluvium_event_kind;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_event_kind;
 
 // Quantity counted by a histogram.
-enum alluvium_histogram_kind
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_histogram_kind {
   // Durations of commits, including the wait in the queue and the sync, without delays; in
   // microseconds.
   ALLUVIUM_HISTOGRAM_KIND_COMMIT_US = 0,
@@ -367,40 +290,18 @@ enum alluvium_histogram_kind
   ALLUVIUM_HISTOGRAM_KIND_COMPACTION_US = 4,
   // Bytes of the tables that each compaction wrote.
   ALLUVIUM_HISTOGRAM_KIND_COMPACTION_BYTES = 5,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_histogram_kind alluvium_histogram_kind;
-#else
-typedef uint32_t alluvium_histogram_kind;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_histogram_kind;
 
 // Treatment of rows with the same key in a bulk load.
-enum alluvium_duplicates
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_duplicates {
   // The last row put wins.
   ALLUVIUM_DUPLICATES_LAST_WINS = 0,
   // The load fails with ALLUVIUM_CODE_DUPLICATE_KEY, at a put or at the end: for unique indexes.
   ALLUVIUM_DUPLICATES_REFUSE = 1,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_duplicates alluvium_duplicates;
-#else
-typedef uint32_t alluvium_duplicates;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_duplicates;
 
 // Kind of an operation. Later versions may add kinds: see alluvium_change_kind.
-enum alluvium_operation_kind
-#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
-  : uint32_t
-#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
- {
+typedef enum alluvium_operation_kind {
   // An operation for which this version has no kind.
   ALLUVIUM_OPERATION_KIND_OTHER = 0,
   // A row was inserted or overwritten. key; value; until_ms.
@@ -410,14 +311,7 @@ enum alluvium_operation_kind
   // All rows of a range were deleted, as of before this commit. key: first key; end: end key,
   // exclusive.
   ALLUVIUM_OPERATION_KIND_DELETE_RANGE = 3,
-};
-#ifndef __cplusplus
-#if __STDC_VERSION__ >= 202311L
-typedef enum alluvium_operation_kind alluvium_operation_kind;
-#else
-typedef uint32_t alluvium_operation_kind;
-#endif // __STDC_VERSION__ >= 202311L
-#endif // __cplusplus
+} alluvium_operation_kind;
 
 // The backups of a store at the time of the call, oldest first, and the unreadable listings.
 typedef struct alluvium_backup_list alluvium_backup_list;
@@ -425,12 +319,8 @@ typedef struct alluvium_backup_list alluvium_backup_list;
 // A directory of backups, locked until this is freed. For one thread at a time.
 typedef struct alluvium_backup_store alluvium_backup_store;
 
-// Writes collected for alluvium_write. For one thread at a time.
+// Writes for alluvium_write, collected by alluvium_batch_writer. For one thread at a time.
 typedef struct alluvium_batch alluvium_batch;
-
-// An unfinished load of rows in any order. For one thread at a time; keeps the database open.
-// Freeing it before alluvium_bulk_load_finish leaves no trace of its rows.
-typedef struct alluvium_bulk_load alluvium_bulk_load;
 
 // One step in the history of a database. It stays readable until it is freed, also after its
 // stream is freed and the database is closed.
@@ -441,8 +331,8 @@ typedef struct alluvium_change alluvium_change;
 // larger of the two.
 typedef struct alluvium_changes alluvium_changes;
 
-// A position in a keyspace as of one commit. A new cursor is not on a row: seek first. For one
-// thread at a time; keeps the database open.
+// A position in a keyspace as of one commit, opened by alluvium_cursor_open. A new cursor is not
+// on a row: seek first. For one thread at a time; keeps the database open.
 typedef struct alluvium_cursor alluvium_cursor;
 
 // An open database. It closes with alluvium_close, or when the last handle of any kind is freed.
@@ -455,8 +345,8 @@ typedef struct alluvium_error alluvium_error;
 // A list of errors. A list that is part of a report lives as long as the report and is not freed.
 typedef struct alluvium_error_list alluvium_error_list;
 
-// An unfinished ingest of rows in key order. For one thread at a time; keeps the database open.
-// Freeing it before alluvium_ingest_finish leaves no trace of its rows.
+// An unfinished ingest, with rows added by alluvium_ingest_writer. For one thread at a time; keeps
+// the database open. Freeing it before alluvium_ingest_finish leaves no trace of its rows.
 typedef struct alluvium_ingest alluvium_ingest;
 
 // Handle of a keyspace: an ordered map from byte keys to byte values. Keeps the database open.
@@ -478,10 +368,12 @@ typedef struct alluvium_repair_report alluvium_repair_report;
 // Receives the new value of a row during a call of a filter.
 typedef struct alluvium_replacement alluvium_replacement;
 
-// A fixed read point. Keeps the database open, and the versions that it may still read.
+// A fixed read point, read with alluvium_snapshot_reader. Keeps the database open, and the
+// versions that it may still read.
 typedef struct alluvium_snapshot alluvium_snapshot;
 
-// Reads and writes that become visible together. For one thread at a time; freeing it rolls back
+// Reads and writes (alluvium_transaction_reader, alluvium_transaction_writer) that become visible
+// together. For one thread at a time; freeing it rolls back
 // everything not committed. After its end, by a commit, a rollback or a prepare, it can only be
 // freed.
 typedef struct alluvium_transaction alluvium_transaction;
@@ -616,6 +508,53 @@ typedef struct alluvium_keyspace_options {
   uint64_t expire_after_ms;
 } alluvium_keyspace_options;
 
+// Rows of one keyspace as of the newest commit, a snapshot or a transaction: see
+// alluvium_keyspace_reader, alluvium_snapshot_reader and alluvium_transaction_reader. A plain
+// value: making and copying one costs nothing, and it is not freed. It borrows the handles that it
+// was made from: do not use it after one of them is freed, nor on more threads than they allow.
+// With NULL for a handle, or zeroed, its calls give ALLUVIUM_CODE_INVALID_ARGUMENT.
+typedef struct alluvium_reader {
+  // Kind of the owner, set by the library; 0: none.
+  size_t kind;
+  // The owner, unless it is the keyspace.
+  const void *owner;
+  // The keyspace.
+  const struct alluvium_keyspace *keyspace;
+} alluvium_reader;
+
+// Options of alluvium_cursor_open. NULL or zeros: all rows.
+typedef struct alluvium_cursor_options {
+  // sizeof(alluvium_cursor_options).
+  size_t struct_size;
+  // First key, inclusive. NULL: the start of the keyspace.
+  const void *start;
+  // Bytes of start.
+  size_t start_size;
+  // End key, exclusive. NULL: the end of the keyspace.
+  const void *end;
+  // Bytes of end.
+  size_t end_size;
+  // Prefix of all keys returned; start and end must then be NULL. NULL: any keys.
+  const void *prefix;
+  // Bytes of prefix.
+  size_t prefix_size;
+  // Not 0: return only keys. Values are empty, and separate value files are not read.
+  size_t keys_only;
+} alluvium_cursor_options;
+
+// Target of writes to one keyspace: commits of their own, a batch, a transaction or an ingest. See
+// the functions that return one. A plain value that borrows its handles, with the
+// rules of alluvium_reader. A write that the owner cannot do gives ALLUVIUM_CODE_INVALID_ARGUMENT
+// and has no effect.
+typedef struct alluvium_writer {
+  // Kind of the owner, set by the library; 0: none.
+  size_t kind;
+  // The owner, unless it is the keyspace.
+  void *owner;
+  // The keyspace.
+  const struct alluvium_keyspace *keyspace;
+} alluvium_writer;
+
 // Options of alluvium_write.
 typedef struct alluvium_write_options {
   // sizeof(alluvium_write_options).
@@ -647,26 +586,6 @@ typedef struct alluvium_compaction_filter {
   // setting the filter failed. It must not call the database either.
   void (*free_context)(void *context);
 } alluvium_compaction_filter;
-
-// Options of the functions that open a cursor. NULL or zeros: all rows.
-typedef struct alluvium_cursor_options {
-  // sizeof(alluvium_cursor_options).
-  size_t struct_size;
-  // First key, inclusive. NULL: the start of the keyspace.
-  const void *start;
-  // Bytes of start.
-  size_t start_size;
-  // End key, exclusive. NULL: the end of the keyspace.
-  const void *end;
-  // Bytes of end.
-  size_t end_size;
-  // Prefix of all keys returned; start and end must then be NULL. NULL: any keys.
-  const void *prefix;
-  // Bytes of prefix.
-  size_t prefix_size;
-  // Not 0: return only keys. Values are empty, and separate value files are not read.
-  size_t keys_only;
-} alluvium_cursor_options;
 
 // Options of alluvium_begin.
 typedef struct alluvium_transaction_options {
@@ -935,7 +854,20 @@ typedef struct alluvium_changes_options {
   uint32_t reserved;
 } alluvium_changes_options;
 
-// Result of an ingest or a bulk load.
+// Options of alluvium_ingest_begin. NULL or zeros: rows in key order.
+typedef struct alluvium_ingest_options {
+  // sizeof(alluvium_ingest_options).
+  size_t struct_size;
+  // Approximate memory for rows before they are written to temporary files, in addition to the
+  // database's memory budget; at least 64 KiB. 0: 64 MiB. For any_order only.
+  uint64_t memory_bytes;
+  // Not 0: a bulk load, which takes rows in any order and sorts them.
+  uint32_t any_order;
+  // An alluvium_duplicates, for any_order only: rows in order have no duplicates.
+  uint32_t duplicates;
+} alluvium_ingest_options;
+
+// Result of alluvium_ingest_finish.
 typedef struct alluvium_ingested {
   // sizeof(alluvium_ingested), set by the caller.
   size_t struct_size;
@@ -950,19 +882,6 @@ typedef struct alluvium_ingested {
   // Bytes of these that went straight into the last level.
   uint64_t last_level_bytes;
 } alluvium_ingested;
-
-// Options of alluvium_bulk_load_begin.
-typedef struct alluvium_bulk_load_options {
-  // sizeof(alluvium_bulk_load_options).
-  size_t struct_size;
-  // Approximate memory for rows before they are written to temporary files, in addition to the
-  // database's memory budget; at least 64 KiB. 0: 64 MiB.
-  uint64_t memory_bytes;
-  // An alluvium_duplicates.
-  uint32_t duplicates;
-  // Must be 0.
-  uint32_t reserved;
-} alluvium_bulk_load_options;
 
 // Numbers of the items that alluvium_repair saved or lost.
 typedef struct alluvium_repair_counts {
@@ -1254,91 +1173,134 @@ alluvium_code alluvium_keyspace_get_options(const struct alluvium_keyspace *keys
                                             struct alluvium_keyspace_options *options,
                                             struct alluvium_error **error);
 
-// Gets the newest committed value of a key, to be freed; NULL if there is none.
-alluvium_code alluvium_keyspace_get(const struct alluvium_keyspace *keyspace,
-                                    const void *key,
-                                    size_t key_size,
-                                    struct alluvium_value **value,
-                                    struct alluvium_error **error);
+// Returns a reader of a keyspace's newest rows: each call reads as of the newest commit that is
+// visible when it begins.
+struct alluvium_reader alluvium_keyspace_reader(const struct alluvium_keyspace *keyspace);
 
-// Copies the newest committed value of a key into a buffer, truncated to the size of the buffer.
-// `value_size` gets the size of the whole value; `found` gets true if there is a value.
-alluvium_code alluvium_keyspace_get_into(const struct alluvium_keyspace *keyspace,
-                                         const void *key,
-                                         size_t key_size,
-                                         void *data,
-                                         size_t data_size,
-                                         size_t *value_size,
-                                         bool *found,
-                                         struct alluvium_error **error);
+// Returns a reader of a keyspace's rows as of a snapshot.
+struct alluvium_reader alluvium_snapshot_reader(const struct alluvium_snapshot *snapshot,
+                                                const struct alluvium_keyspace *keyspace);
 
-// Gets the values of `count` keys at one commit. `values` has room for `count` handles, each to be
-// freed; NULL for a key without a value. After an error all are NULL.
-alluvium_code alluvium_keyspace_multi_get(const struct alluvium_keyspace *keyspace,
-                                          const struct alluvium_slice *keys,
-                                          size_t count,
-                                          struct alluvium_value **values,
-                                          struct alluvium_error **error);
+// Returns a reader of a keyspace's rows as a transaction sees them, its own writes included. After
+// the end of the transaction its calls give ALLUVIUM_CODE_INVALID_ARGUMENT.
+struct alluvium_reader alluvium_transaction_reader(const struct alluvium_transaction *transaction,
+                                                   const struct alluvium_keyspace *keyspace);
 
-// Writes a value under a key, even if the key exists. As for all alluvium_keyspace_... writes,
-// each call is a commit of its own, with the errors of alluvium_write.
-alluvium_code alluvium_keyspace_put(const struct alluvium_keyspace *keyspace,
-                                    const void *key,
-                                    size_t key_size,
-                                    const void *value,
-                                    size_t value_size,
-                                    struct alluvium_error **error);
+// Gets the value of a key, to be freed; NULL if there is none. A large value is not copied.
+alluvium_code alluvium_get(struct alluvium_reader reader,
+                           const void *key,
+                           size_t key_size,
+                           struct alluvium_value **value,
+                           struct alluvium_error **error);
 
-// Like alluvium_keyspace_put; the row expires at `until_ms` (milliseconds since 1970).
+// Copies the value of a key into a buffer, truncated to the size of the buffer. `value_size` gets
+// the size of the whole value; `found` gets true if there is a value.
+alluvium_code alluvium_get_into(struct alluvium_reader reader,
+                                const void *key,
+                                size_t key_size,
+                                void *data,
+                                size_t data_size,
+                                size_t *value_size,
+                                bool *found,
+                                struct alluvium_error **error);
+
+// Gets the values of `count` keys at one commit, at less cost than single reads. `values` has room
+// for `count` handles, each to be freed; NULL for a key without a value. After an error all are
+// NULL.
+alluvium_code alluvium_multi_get(struct alluvium_reader reader,
+                                 const struct alluvium_slice *keys,
+                                 size_t count,
+                                 struct alluvium_value **values,
+                                 struct alluvium_error **error);
+
+// Opens a cursor over the rows as of one commit: the newest that is visible now, or that of the
+// snapshot or transaction. A snapshot's cursor stays valid after the snapshot is freed. A
+// transaction's cursor includes the transaction's writes before this call, but no later ones.
+// `options` may be NULL; the bytes they point to are copied.
+alluvium_code alluvium_cursor_open(struct alluvium_reader reader,
+                                   const struct alluvium_cursor_options *options,
+                                   struct alluvium_cursor **cursor,
+                                   struct alluvium_error **error);
+
+// Returns a writer to a keyspace. Each call is a commit of its own, visible when it returns, with
+// the durability of the database and the errors of alluvium_write.
+struct alluvium_writer alluvium_keyspace_writer(const struct alluvium_keyspace *keyspace);
+
+// Returns a writer that collects writes in a batch for alluvium_write. A later write of a key in
+// the batch replaces an earlier one. Range deletes remove only rows that earlier commits wrote.
+struct alluvium_writer alluvium_batch_writer(struct alluvium_batch *batch,
+                                             const struct alluvium_keyspace *keyspace);
+
+// Returns a writer of a transaction. Each call locks its row, with the errors of
+// alluvium_transaction_get_for_update; ALLUVIUM_CODE_TRANSACTION_TOO_LARGE above
+// transaction_bytes. Range deletes remove what is there at the commit, without locks or conflict
+// checks. After the end of the transaction calls give ALLUVIUM_CODE_INVALID_ARGUMENT.
+struct alluvium_writer alluvium_transaction_writer(const struct alluvium_transaction *transaction,
+                                                   const struct alluvium_keyspace *keyspace);
+
+// Like alluvium_transaction_writer, without row locks or conflict checks: use it only if the
+// caller already serializes these changes. It cannot do alluvium_put_until.
+struct alluvium_writer alluvium_transaction_writer_untracked(const struct alluvium_transaction *transaction,
+                                                             const struct alluvium_keyspace *keyspace);
+
+// Returns a writer that adds rows to an ingest: it can only do alluvium_put and
+// alluvium_put_until. In key order: ALLUVIUM_CODE_OUT_OF_ORDER unless the key is larger than the
+// keys of all rows that the ingest has added to the keyspace. In any order:
+// ALLUVIUM_CODE_DUPLICATE_KEY if duplicates are refused, in this call or a later one. After an
+// error of the engine nothing is installed, and later calls repeat the error.
+struct alluvium_writer alluvium_ingest_writer(struct alluvium_ingest *ingest,
+                                              const struct alluvium_keyspace *keyspace);
+
+// Writes a value under a key, even if the key exists.
+alluvium_code alluvium_put(struct alluvium_writer writer,
+                           const void *key,
+                           size_t key_size,
+                           const void *value,
+                           size_t value_size,
+                           struct alluvium_error **error);
+
+// Like alluvium_put; the row expires at `until_ms` (milliseconds since 1970).
 // ALLUVIUM_CODE_INVALID_ARGUMENT in a keyspace without expiry.
-alluvium_code alluvium_keyspace_put_until(const struct alluvium_keyspace *keyspace,
-                                          const void *key,
-                                          size_t key_size,
-                                          const void *value,
-                                          size_t value_size,
-                                          uint64_t until_ms,
-                                          struct alluvium_error **error);
+alluvium_code alluvium_put_until(struct alluvium_writer writer,
+                                 const void *key,
+                                 size_t key_size,
+                                 const void *value,
+                                 size_t value_size,
+                                 uint64_t until_ms,
+                                 struct alluvium_error **error);
 
 // Writes a key that the caller knows to be absent. Its later delete then cancels the write: both
-// vanish when a compaction meets them. If the key might exist, use alluvium_keyspace_put:
-// otherwise its older value can come back after that delete.
-alluvium_code alluvium_keyspace_insert(const struct alluvium_keyspace *keyspace,
-                                       const void *key,
-                                       size_t key_size,
-                                       const void *value,
-                                       size_t value_size,
-                                       struct alluvium_error **error);
+// vanish when a compaction meets them. If the key might exist, use alluvium_put: otherwise its
+// older value can come back after that delete.
+alluvium_code alluvium_insert(struct alluvium_writer writer,
+                              const void *key,
+                              size_t key_size,
+                              const void *value,
+                              size_t value_size,
+                              struct alluvium_error **error);
 
 // Removes a key, even if it does not exist.
-alluvium_code alluvium_keyspace_delete(const struct alluvium_keyspace *keyspace,
-                                       const void *key,
-                                       size_t key_size,
-                                       struct alluvium_error **error);
+alluvium_code alluvium_delete(struct alluvium_writer writer,
+                              const void *key,
+                              size_t key_size,
+                              struct alluvium_error **error);
 
 // Removes every key from `start` (inclusive) to `end` (exclusive), at the cost of one write. It
 // does not wait for rows locked by transactions. ALLUVIUM_CODE_INVALID_ARGUMENT for an empty
 // range.
-alluvium_code alluvium_keyspace_delete_range(const struct alluvium_keyspace *keyspace,
-                                             const void *start,
-                                             size_t start_size,
-                                             const void *end,
-                                             size_t end_size,
-                                             struct alluvium_error **error);
+alluvium_code alluvium_delete_range(struct alluvium_writer writer,
+                                    const void *start,
+                                    size_t start_size,
+                                    const void *end,
+                                    size_t end_size,
+                                    struct alluvium_error **error);
 
 // Removes every key that begins with `prefix`; the empty prefix removes everything. See
-// alluvium_keyspace_delete_range.
-alluvium_code alluvium_keyspace_delete_prefix(const struct alluvium_keyspace *keyspace,
-                                              const void *prefix,
-                                              size_t prefix_size,
-                                              struct alluvium_error **error);
-
-// Applies a batch atomically to all its keyspaces; the batch stays unchanged. `options` may be
-// NULL. ALLUVIUM_CODE_DEADLOCK and ALLUVIUM_CODE_LOCK_TIMEOUT if transactions hold locks on its
-// rows: nothing was written, retry.
-alluvium_code alluvium_write(const struct alluvium_database *database,
-                             const struct alluvium_batch *batch,
-                             const struct alluvium_write_options *options,
-                             struct alluvium_error **error);
+// alluvium_delete_range.
+alluvium_code alluvium_delete_prefix(struct alluvium_writer writer,
+                                     const void *prefix,
+                                     size_t prefix_size,
+                                     struct alluvium_error **error);
 
 // Returns an empty batch. Never NULL.
 struct alluvium_batch *alluvium_batch_new(void);
@@ -1355,58 +1317,13 @@ bool alluvium_batch_is_empty(const struct alluvium_batch *batch);
 // Frees a batch.
 void alluvium_batch_free(struct alluvium_batch *batch);
 
-// Adds a write of a value under a key, even if the key exists. A later write of the key in the
-// batch replaces it.
-alluvium_code alluvium_batch_put(struct alluvium_batch *batch,
-                                 const struct alluvium_keyspace *keyspace,
-                                 const void *key,
-                                 size_t key_size,
-                                 const void *value,
-                                 size_t value_size,
-                                 struct alluvium_error **error);
-
-// Like alluvium_batch_put; the row expires at `until_ms` (milliseconds since 1970).
-alluvium_code alluvium_batch_put_until(struct alluvium_batch *batch,
-                                       const struct alluvium_keyspace *keyspace,
-                                       const void *key,
-                                       size_t key_size,
-                                       const void *value,
-                                       size_t value_size,
-                                       uint64_t until_ms,
-                                       struct alluvium_error **error);
-
-// Adds a write of a key that the caller knows to be absent: see alluvium_keyspace_insert.
-alluvium_code alluvium_batch_insert(struct alluvium_batch *batch,
-                                    const struct alluvium_keyspace *keyspace,
-                                    const void *key,
-                                    size_t key_size,
-                                    const void *value,
-                                    size_t value_size,
-                                    struct alluvium_error **error);
-
-// Adds the removal of a key, even if it does not exist.
-alluvium_code alluvium_batch_delete(struct alluvium_batch *batch,
-                                    const struct alluvium_keyspace *keyspace,
-                                    const void *key,
-                                    size_t key_size,
-                                    struct alluvium_error **error);
-
-// Adds the removal of every key from `start` (inclusive) to `end` (exclusive) that earlier commits
-// wrote.
-alluvium_code alluvium_batch_delete_range(struct alluvium_batch *batch,
-                                          const struct alluvium_keyspace *keyspace,
-                                          const void *start,
-                                          size_t start_size,
-                                          const void *end,
-                                          size_t end_size,
-                                          struct alluvium_error **error);
-
-// Adds the removal of every key that begins with `prefix` and was written by an earlier commit.
-alluvium_code alluvium_batch_delete_prefix(struct alluvium_batch *batch,
-                                           const struct alluvium_keyspace *keyspace,
-                                           const void *prefix,
-                                           size_t prefix_size,
-                                           struct alluvium_error **error);
+// Applies a batch atomically to all its keyspaces; the batch stays unchanged. `options` may be
+// NULL. ALLUVIUM_CODE_DEADLOCK and ALLUVIUM_CODE_LOCK_TIMEOUT if transactions hold locks on its
+// rows: nothing was written, retry.
+alluvium_code alluvium_write(const struct alluvium_database *database,
+                             const struct alluvium_batch *batch,
+                             const struct alluvium_write_options *options,
+                             struct alluvium_error **error);
 
 // Sets a new value for the row: the bytes are copied. Called by a filter, which then returns
 // ALLUVIUM_DECISION_REPLACE.
@@ -1421,28 +1338,6 @@ alluvium_code alluvium_replacement_set(struct alluvium_replacement *replacement,
 alluvium_code alluvium_keyspace_set_compaction_filter(const struct alluvium_keyspace *keyspace,
                                                       const struct alluvium_compaction_filter *filter,
                                                       struct alluvium_error **error);
-
-// Opens a cursor over the rows as of the newest commit that is visible now. `options` may be NULL;
-// the bytes they point to are copied.
-alluvium_code alluvium_keyspace_cursor(const struct alluvium_keyspace *keyspace,
-                                       const struct alluvium_cursor_options *options,
-                                       struct alluvium_cursor **cursor,
-                                       struct alluvium_error **error);
-
-// Opens a cursor over the rows as of a snapshot. It stays valid after the snapshot is freed.
-alluvium_code alluvium_snapshot_cursor(const struct alluvium_snapshot *snapshot,
-                                       const struct alluvium_keyspace *keyspace,
-                                       const struct alluvium_cursor_options *options,
-                                       struct alluvium_cursor **cursor,
-                                       struct alluvium_error **error);
-
-// Opens a cursor over the rows that the transaction sees. It includes the transaction's own writes
-// before this call, but no later ones.
-alluvium_code alluvium_transaction_cursor(const struct alluvium_transaction *transaction,
-                                          const struct alluvium_keyspace *keyspace,
-                                          const struct alluvium_cursor_options *options,
-                                          struct alluvium_cursor **cursor,
-                                          struct alluvium_error **error);
 
 // Moves to the first row at or after a key. `found` gets true if there is one, as in the functions
 // below.
@@ -1516,33 +1411,6 @@ uint64_t alluvium_snapshot_seqno(const struct alluvium_snapshot *snapshot);
 // Frees a snapshot. Its cursors stay valid.
 void alluvium_snapshot_free(struct alluvium_snapshot *snapshot);
 
-// Gets the value of a key as of the snapshot, to be freed; NULL if there is none.
-alluvium_code alluvium_snapshot_get(const struct alluvium_snapshot *snapshot,
-                                    const struct alluvium_keyspace *keyspace,
-                                    const void *key,
-                                    size_t key_size,
-                                    struct alluvium_value **value,
-                                    struct alluvium_error **error);
-
-// Copies the value of a key as of the snapshot into a buffer: see alluvium_keyspace_get_into.
-alluvium_code alluvium_snapshot_get_into(const struct alluvium_snapshot *snapshot,
-                                         const struct alluvium_keyspace *keyspace,
-                                         const void *key,
-                                         size_t key_size,
-                                         void *data,
-                                         size_t data_size,
-                                         size_t *value_size,
-                                         bool *found,
-                                         struct alluvium_error **error);
-
-// Gets the values of several keys as of the snapshot: see alluvium_keyspace_multi_get.
-alluvium_code alluvium_snapshot_multi_get(const struct alluvium_snapshot *snapshot,
-                                          const struct alluvium_keyspace *keyspace,
-                                          const struct alluvium_slice *keys,
-                                          size_t count,
-                                          struct alluvium_value **values,
-                                          struct alluvium_error **error);
-
 // Gets the ids of all prepared transactions without a decision, sorted, as a list to be freed.
 // Transactions with an open handle are included.
 alluvium_code alluvium_prepared_list(const struct alluvium_database *database,
@@ -1580,6 +1448,26 @@ alluvium_code alluvium_begin(const struct alluvium_database *database,
                              const struct alluvium_transaction_options *options,
                              struct alluvium_transaction **transaction,
                              struct alluvium_error **error);
+
+// Gets a value like alluvium_get with alluvium_transaction_reader, with an exclusive lock on the
+// row, even if the row does not exist. ALLUVIUM_CODE_DEADLOCK or ALLUVIUM_CODE_LOCK_TIMEOUT from
+// the lock. ALLUVIUM_CODE_CONFLICT if the row changed since the transaction began, unless the
+// isolation is read committed.
+alluvium_code alluvium_transaction_get_for_update(const struct alluvium_transaction *transaction,
+                                                  const struct alluvium_keyspace *keyspace,
+                                                  const void *key,
+                                                  size_t key_size,
+                                                  struct alluvium_value **value,
+                                                  struct alluvium_error **error);
+
+// Locks a row without reading it, even if the row does not exist. `mode` is an alluvium_lock_mode.
+// Errors as for alluvium_transaction_get_for_update.
+alluvium_code alluvium_transaction_lock(const struct alluvium_transaction *transaction,
+                                        const struct alluvium_keyspace *keyspace,
+                                        const void *key,
+                                        size_t key_size,
+                                        uint32_t mode,
+                                        struct alluvium_error **error);
 
 // Commits the transaction and ends it; after an error it has ended by a rollback. It must still be
 // freed. ALLUVIUM_CODE_CONFLICT for a serializable or optimistic transaction: run it again. An
@@ -1632,140 +1520,6 @@ bool alluvium_lock_cancel_is_canceled(const struct alluvium_lock_cancel *cancel)
 
 // Frees a token. Transactions that use it keep their own reference.
 void alluvium_lock_cancel_free(struct alluvium_lock_cancel *cancel);
-
-// Gets the value of a key as the transaction sees it, its own writes included, to be freed; NULL
-// if there is none.
-alluvium_code alluvium_transaction_get(const struct alluvium_transaction *transaction,
-                                       const struct alluvium_keyspace *keyspace,
-                                       const void *key,
-                                       size_t key_size,
-                                       struct alluvium_value **value,
-                                       struct alluvium_error **error);
-
-// Copies the value of a key as the transaction sees it, its own writes included, into a buffer:
-// see alluvium_keyspace_get_into.
-alluvium_code alluvium_transaction_get_into(const struct alluvium_transaction *transaction,
-                                            const struct alluvium_keyspace *keyspace,
-                                            const void *key,
-                                            size_t key_size,
-                                            void *data,
-                                            size_t data_size,
-                                            size_t *value_size,
-                                            bool *found,
-                                            struct alluvium_error **error);
-
-// Gets the values of several keys as the transaction sees them, its own writes included: see
-// alluvium_keyspace_multi_get.
-alluvium_code alluvium_transaction_multi_get(const struct alluvium_transaction *transaction,
-                                             const struct alluvium_keyspace *keyspace,
-                                             const struct alluvium_slice *keys,
-                                             size_t count,
-                                             struct alluvium_value **values,
-                                             struct alluvium_error **error);
-
-// Like alluvium_transaction_get, with an exclusive lock on the row, even if the row does not
-// exist. ALLUVIUM_CODE_DEADLOCK or ALLUVIUM_CODE_LOCK_TIMEOUT from the lock.
-// ALLUVIUM_CODE_CONFLICT if the row changed since the transaction began, unless the isolation is
-// read committed.
-alluvium_code alluvium_transaction_get_for_update(const struct alluvium_transaction *transaction,
-                                                  const struct alluvium_keyspace *keyspace,
-                                                  const void *key,
-                                                  size_t key_size,
-                                                  struct alluvium_value **value,
-                                                  struct alluvium_error **error);
-
-// Locks a row without reading it, even if the row does not exist. `mode` is an alluvium_lock_mode.
-// Errors as for alluvium_transaction_get_for_update.
-alluvium_code alluvium_transaction_lock(const struct alluvium_transaction *transaction,
-                                        const struct alluvium_keyspace *keyspace,
-                                        const void *key,
-                                        size_t key_size,
-                                        uint32_t mode,
-                                        struct alluvium_error **error);
-
-// Writes a value under a key, even if the key exists, and locks the row. Errors as for
-// alluvium_transaction_get_for_update; ALLUVIUM_CODE_TRANSACTION_TOO_LARGE above
-// transaction_bytes.
-alluvium_code alluvium_transaction_put(const struct alluvium_transaction *transaction,
-                                       const struct alluvium_keyspace *keyspace,
-                                       const void *key,
-                                       size_t key_size,
-                                       const void *value,
-                                       size_t value_size,
-                                       struct alluvium_error **error);
-
-// Like alluvium_transaction_put; the row expires at `until_ms` (milliseconds since 1970).
-alluvium_code alluvium_transaction_put_until(const struct alluvium_transaction *transaction,
-                                             const struct alluvium_keyspace *keyspace,
-                                             const void *key,
-                                             size_t key_size,
-                                             const void *value,
-                                             size_t value_size,
-                                             uint64_t until_ms,
-                                             struct alluvium_error **error);
-
-// Writes a key that the caller knows to be absent, and locks the row: see
-// alluvium_keyspace_insert.
-alluvium_code alluvium_transaction_insert(const struct alluvium_transaction *transaction,
-                                          const struct alluvium_keyspace *keyspace,
-                                          const void *key,
-                                          size_t key_size,
-                                          const void *value,
-                                          size_t value_size,
-                                          struct alluvium_error **error);
-
-// Removes a key, even if it does not exist, and locks the row.
-alluvium_code alluvium_transaction_delete(const struct alluvium_transaction *transaction,
-                                          const struct alluvium_keyspace *keyspace,
-                                          const void *key,
-                                          size_t key_size,
-                                          struct alluvium_error **error);
-
-// Removes every key from `start` (inclusive) to `end` (exclusive) when the transaction commits,
-// without locks or conflict checks.
-alluvium_code alluvium_transaction_delete_range(const struct alluvium_transaction *transaction,
-                                                const struct alluvium_keyspace *keyspace,
-                                                const void *start,
-                                                size_t start_size,
-                                                const void *end,
-                                                size_t end_size,
-                                                struct alluvium_error **error);
-
-// Removes every key that begins with `prefix` when the transaction commits: see
-// alluvium_transaction_delete_range.
-alluvium_code alluvium_transaction_delete_prefix(const struct alluvium_transaction *transaction,
-                                                 const struct alluvium_keyspace *keyspace,
-                                                 const void *prefix,
-                                                 size_t prefix_size,
-                                                 struct alluvium_error **error);
-
-// Writes a value without a row lock or conflict check. Use it only if the caller already
-// serializes these changes.
-alluvium_code alluvium_transaction_put_untracked(const struct alluvium_transaction *transaction,
-                                                 const struct alluvium_keyspace *keyspace,
-                                                 const void *key,
-                                                 size_t key_size,
-                                                 const void *value,
-                                                 size_t value_size,
-                                                 struct alluvium_error **error);
-
-// Like alluvium_transaction_insert, without a row lock or conflict check: see
-// alluvium_transaction_put_untracked.
-alluvium_code alluvium_transaction_insert_untracked(const struct alluvium_transaction *transaction,
-                                                    const struct alluvium_keyspace *keyspace,
-                                                    const void *key,
-                                                    size_t key_size,
-                                                    const void *value,
-                                                    size_t value_size,
-                                                    struct alluvium_error **error);
-
-// Like alluvium_transaction_delete, without a row lock or conflict check: see
-// alluvium_transaction_put_untracked.
-alluvium_code alluvium_transaction_delete_untracked(const struct alluvium_transaction *transaction,
-                                                    const struct alluvium_keyspace *keyspace,
-                                                    const void *key,
-                                                    size_t key_size,
-                                                    struct alluvium_error **error);
 
 // Fills `amplification`; its struct_size must be set. Visits every table: call it every few
 // seconds, not for every read.
@@ -2001,31 +1755,12 @@ uint64_t alluvium_changes_next_seqno(const struct alluvium_changes *changes);
 void alluvium_changes_free(struct alluvium_changes *changes);
 
 // Begins an ingest: many rows written straight into tables, all visible at once when it is
-// finished. Ingests take no row locks.
+// finished. Ingests take no row locks. `options` may be NULL: rows in key order. With any_order it
+// is a bulk load, which sorts rows within a memory limit and in temporary files.
 alluvium_code alluvium_ingest_begin(const struct alluvium_database *database,
+                                    const struct alluvium_ingest_options *options,
                                     struct alluvium_ingest **ingest,
                                     struct alluvium_error **error);
-
-// Adds a row. ALLUVIUM_CODE_OUT_OF_ORDER unless its key is larger than the keys of all rows that
-// this ingest has added to the keyspace. After an error of the engine nothing is installed, and
-// later calls repeat the error.
-alluvium_code alluvium_ingest_put(struct alluvium_ingest *ingest,
-                                  const struct alluvium_keyspace *keyspace,
-                                  const void *key,
-                                  size_t key_size,
-                                  const void *value,
-                                  size_t value_size,
-                                  struct alluvium_error **error);
-
-// Like alluvium_ingest_put; the row expires at `until_ms` (milliseconds since 1970).
-alluvium_code alluvium_ingest_put_until(struct alluvium_ingest *ingest,
-                                        const struct alluvium_keyspace *keyspace,
-                                        const void *key,
-                                        size_t key_size,
-                                        const void *value,
-                                        size_t value_size,
-                                        uint64_t until_ms,
-                                        struct alluvium_error **error);
 
 // Installs all rows as one commit, durable when the call returns, at every durability level. After
 // an error nothing is visible. The ingest has ended after every result and must still be freed.
@@ -2036,41 +1771,6 @@ alluvium_code alluvium_ingest_finish(struct alluvium_ingest *ingest,
 
 // Frees an ingest. If it is not finished, its rows are discarded.
 void alluvium_ingest_free(struct alluvium_ingest *ingest);
-
-// Begins a bulk load: like alluvium_ingest_begin, for rows in any order. It sorts them within a
-// memory limit and in temporary files. `options` may be NULL.
-alluvium_code alluvium_bulk_load_begin(const struct alluvium_database *database,
-                                       const struct alluvium_bulk_load_options *options,
-                                       struct alluvium_bulk_load **load,
-                                       struct alluvium_error **error);
-
-// Adds a row. ALLUVIUM_CODE_DUPLICATE_KEY if duplicates are refused, in this call or a later one.
-// After an error of the engine nothing is installed, and later calls repeat the error.
-alluvium_code alluvium_bulk_load_put(struct alluvium_bulk_load *load,
-                                     const struct alluvium_keyspace *keyspace,
-                                     const void *key,
-                                     size_t key_size,
-                                     const void *value,
-                                     size_t value_size,
-                                     struct alluvium_error **error);
-
-// Like alluvium_bulk_load_put; the row expires at `until_ms` (milliseconds since 1970).
-alluvium_code alluvium_bulk_load_put_until(struct alluvium_bulk_load *load,
-                                           const struct alluvium_keyspace *keyspace,
-                                           const void *key,
-                                           size_t key_size,
-                                           const void *value,
-                                           size_t value_size,
-                                           uint64_t until_ms,
-                                           struct alluvium_error **error);
-
-// Sorts the remaining rows and installs all rows as one commit: see alluvium_ingest_finish.
-alluvium_code alluvium_bulk_load_finish(struct alluvium_bulk_load *load,
-                                        struct alluvium_ingested *ingested,
-                                        struct alluvium_error **error);
-
-// Frees a bulk load. If it is not finished, its rows are discarded.
-void alluvium_bulk_load_free(struct alluvium_bulk_load *load);
 
 // Saves the readable part of the database in `source` as a new database at `target`, which must
 // not exist; its parent must exist. `source` must not be open for writing, and is not changed.

@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 
 use alluvium::backup::{BackupInfo, BackupStore};
 
-use crate::borrow::{bytes, given, invalid, slot};
-use crate::call::{call, quietly};
+use crate::borrow::{bytes, given, invalid};
+use crate::call::{call, make, quietly};
 use crate::database::{alluvium_database, path_of};
 use crate::error::{alluvium_code, alluvium_error};
 use crate::error_list::alluvium_error_list;
@@ -75,11 +75,9 @@ pub unsafe extern "C" fn alluvium_backup_store_open(
 ) -> alluvium_code {
     // SAFETY: the contract of the crate.
     let path = unsafe { bytes(path, path_size) };
-    call(error, || {
-        let slot = slot(store)?;
+    make(error, store, || {
         let opened = BackupStore::open(path_of(path?)?)?;
-        slot.set(alluvium_backup_store(opened));
-        Ok(())
+        Ok(alluvium_backup_store(opened))
     })
 }
 
@@ -96,11 +94,9 @@ pub unsafe extern "C" fn alluvium_backup_store_open_read_only(
 ) -> alluvium_code {
     // SAFETY: the contract of the crate.
     let path = unsafe { bytes(path, path_size) };
-    call(error, || {
-        let slot = slot(store)?;
+    make(error, store, || {
         let opened = BackupStore::open_read_only(path_of(path?)?)?;
-        slot.set(alluvium_backup_store(opened));
-        Ok(())
+        Ok(alluvium_backup_store(opened))
     })
 }
 
@@ -134,17 +130,15 @@ pub extern "C" fn alluvium_backup_store_list(
     list: Option<&mut MaybeUninit<*mut alluvium_backup_list>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    call(error, || {
-        let slot = slot(list)?;
+    make(error, list, || {
         let found = given(store, "store")?.0.list()?;
         let damaged = found.damaged.iter();
-        slot.set(alluvium_backup_list {
+        Ok(alluvium_backup_list {
             damaged: damaged
                 .map(|(id, error)| (*id, alluvium_error::new(error)))
                 .collect(),
             backups: found.backups,
-        });
-        Ok(())
+        })
     })
 }
 
@@ -158,11 +152,9 @@ pub extern "C" fn alluvium_backup_store_verify(
     damages: Option<&mut MaybeUninit<*mut alluvium_error_list>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    call(error, || {
-        let slot = slot(damages)?;
+    make(error, damages, || {
         let found = given(store, "store")?.0.verify(id)?;
-        slot.set(alluvium_error_list::new(&found));
-        Ok(())
+        Ok(alluvium_error_list::new(&found))
     })
 }
 

@@ -20,6 +20,18 @@ pub(crate) fn given<T>(pointer: Option<T>, name: &str) -> Result<T> {
     pointer.ok_or_else(|| invalid(format!("{name} is NULL")))
 }
 
+/// Returns the owner of a reader or writer, of the type that its kind says; an error if it is NULL.
+pub(crate) unsafe fn owner<'a, T>(pointer: *const c_void, name: &str) -> Result<&'a T> {
+    // SAFETY: the contract: a handle of this type, or NULL.
+    given(unsafe { pointer.cast::<T>().as_ref() }, name)
+}
+
+/// Like [`owner`], for owners that one thread at a time may use.
+pub(crate) unsafe fn owner_mut<'a, T>(pointer: *mut c_void, name: &str) -> Result<&'a mut T> {
+    // SAFETY: as above, and by the contract nothing else accesses it during the call.
+    given(unsafe { pointer.cast::<T>().as_mut() }, name)
+}
+
 /// Returns the caller's bytes. NULL is valid for no bytes.
 pub(crate) unsafe fn bytes<'a, T>(data: *const T, size: usize) -> Result<&'a [u8]> {
     // SAFETY: the contract, passed on: `size` bytes are there, whatever their type in C.
@@ -69,11 +81,18 @@ unsafe fn array<'a, T>(data: *const T, count: usize) -> Result<&'a [T]> {
     Ok(unsafe { std::slice::from_raw_parts(data, count) })
 }
 
-/// Returns the caller's place for `count` results.
-pub(crate) unsafe fn array_out<'a, T>(
-    data: *mut T,
+/// Returns the caller's place for `count` handles, all set to NULL.
+pub(crate) unsafe fn handles_out<'a, T>(
+    data: *mut *mut T,
     count: usize,
-) -> Result<&'a mut [MaybeUninit<T>]> {
+) -> Result<&'a mut [MaybeUninit<*mut T>]> {
+    // SAFETY: the contract, passed on.
+    let places = unsafe { array_out(data, count) }?;
+    places.fill(MaybeUninit::new(std::ptr::null_mut()));
+    Ok(places)
+}
+
+unsafe fn array_out<'a, T>(data: *mut T, count: usize) -> Result<&'a mut [MaybeUninit<T>]> {
     check_array(data, count)?;
     if count == 0 {
         return Ok(&mut []);
@@ -93,30 +112,6 @@ fn check_array<T>(data: *const T, count: usize) -> Result<()> {
     match count.checked_mul(size_of::<T>()) {
         Some(size) if isize::try_from(size).is_ok() => Ok(()),
         _ => Err(invalid("a size is larger than any object can be")),
-    }
-}
-
-/// Place for the handle that a call creates.
-pub(crate) struct Slot<'a, T>(&'a mut MaybeUninit<*mut T>);
-
-/// Returns the caller's place for a handle, set to NULL until the call sets it.
-pub(crate) fn slot<T>(place: Option<&mut MaybeUninit<*mut T>>) -> Result<Slot<'_, T>> {
-    let place = given(place, "the place for the result")?;
-    place.write(std::ptr::null_mut());
-    Ok(Slot(place))
-}
-
-impl<T> Slot<'_, T> {
-    /// Hands `handle` over.
-    pub fn set(self, handle: T) {
-        self.0.write(Box::into_raw(Box::new(handle)));
-    }
-
-    /// Hands `handle` over, or NULL.
-    pub fn set_option(self, handle: Option<T>) {
-        if let Some(handle) = handle {
-            self.set(handle);
-        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use alluvium::Result;
 
+use crate::borrow::{given, plain};
 use crate::error::{alluvium_code, alluvium_error};
 
 /// Runs the body of a function and returns its code. `error`, if given, gets the error, or NULL
@@ -30,6 +31,45 @@ pub(crate) fn call(
         }));
     }
     code
+}
+
+/// Runs the body of a function that makes a handle. `place` gets the handle, or NULL after an
+/// error.
+pub(crate) fn make<T>(
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+    place: Option<&mut MaybeUninit<*mut T>>,
+    body: impl FnOnce() -> Result<T>,
+) -> alluvium_code {
+    find(error, place, || body().map(Some))
+}
+
+/// Like [`make`]; `place` gets NULL for `None` too.
+pub(crate) fn find<T>(
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+    place: Option<&mut MaybeUninit<*mut T>>,
+    body: impl FnOnce() -> Result<Option<T>>,
+) -> alluvium_code {
+    call(error, || {
+        let place = given(place, "the place for the result")?.write(std::ptr::null_mut());
+        if let Some(handle) = body()? {
+            *place = Box::into_raw(Box::new(handle));
+        }
+        Ok(())
+    })
+}
+
+/// Runs the body of a function that computes a number or bool. `place` gets it, or the type's
+/// default after an error.
+pub(crate) fn answer<T: Default>(
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+    place: Option<&mut MaybeUninit<T>>,
+    body: impl FnOnce() -> Result<T>,
+) -> alluvium_code {
+    call(error, || {
+        let place = plain(place)?;
+        *place = body()?;
+        Ok(())
+    })
 }
 
 /// Runs a body that cannot report an error, such as dropping the last handle of a database. A panic

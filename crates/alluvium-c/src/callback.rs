@@ -94,7 +94,7 @@ pub(crate) fn clock(
 }
 
 /// Decision of a compaction filter about a row.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_decision {
     /// Keeps the row. Unknown numbers have the same meaning.

@@ -34,7 +34,7 @@ pub enum alluvium_change_kind {
 }
 
 /// Kind of an operation. Later versions may add kinds: see alluvium_change_kind.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum alluvium_operation_kind {
     /// An operation for which this version has no kind.

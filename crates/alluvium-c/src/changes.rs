@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use alluvium::{Changes, ChangesOptions, Result};
 
-use crate::borrow::{given, invalid, plain, slices, slot};
-use crate::call::{call, quietly};
+use crate::borrow::{given, invalid, slices};
+use crate::call::{answer, find, make, quietly};
 use crate::change::alluvium_change;
 use crate::database::alluvium_database;
 use crate::error::{alluvium_code, alluvium_error};
@@ -79,11 +79,9 @@ pub unsafe extern "C" fn alluvium_changes_open(
 ) -> alluvium_code {
     // SAFETY: the contract of the crate, for the struct and for everything it points to.
     let options = unsafe { sized::read(options).and_then(|options| options.to_engine()) };
-    call(error, || {
-        let slot = slot(changes)?;
+    make(error, changes, || {
         let database = &given(database, "database")?.0;
-        slot.set(alluvium_changes(database.changes_with(from, options?)?));
-        Ok(())
+        Ok(alluvium_changes(database.changes_with(from, options?)?))
     })
 }
 
@@ -97,11 +95,9 @@ pub extern "C" fn alluvium_changes_next(
     change: Option<&mut MaybeUninit<*mut alluvium_change>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    call(error, || {
-        let slot = slot(change)?;
+    find(error, change, || {
         let next = given(changes, "changes")?.0.next()?;
-        slot.set_option(next.map(alluvium_change));
-        Ok(())
+        Ok(next.map(alluvium_change))
     })
 }
 
@@ -116,14 +112,12 @@ pub extern "C" fn alluvium_changes_wait(
     more: Option<&mut MaybeUninit<bool>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    call(error, || {
-        let more = plain(more)?;
+    answer(error, more, || {
         let timeout = match timeout_ms {
             u64::MAX => Duration::MAX,
             ms => Duration::from_millis(ms),
         };
-        *more = given(changes, "changes")?.0.wait(timeout)?;
-        Ok(())
+        given(changes, "changes")?.0.wait(timeout)
     })
 }
 

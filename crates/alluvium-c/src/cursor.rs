@@ -3,86 +3,16 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use alluvium::{Cursor, CursorOptions, Result};
+use alluvium::Cursor;
 
-use crate::borrow::{bytes, given, invalid, lend, plain, slot};
-use crate::call::{call, quietly};
+use crate::borrow::{bytes, given, invalid, lend};
+use crate::call::{answer, make, quietly};
 use crate::error::{alluvium_code, alluvium_error};
-use crate::keyspace::alluvium_keyspace;
-use crate::options::alluvium_cursor_options;
-use crate::sized;
-use crate::snapshot::alluvium_snapshot;
-use crate::transaction::alluvium_transaction;
 use crate::value::alluvium_value;
 
-/// A position in a keyspace as of one commit. A new cursor is not on a row: seek first. For one
-/// thread at a time; keeps the database open.
-pub struct alluvium_cursor(Cursor);
-
-unsafe fn cursor_options(options: *const alluvium_cursor_options) -> Result<CursorOptions> {
-    // SAFETY: the contract of the crate, for the struct and for everything it points to.
-    unsafe { sized::read(options)?.to_engine() }
-}
-
-/// Opens a cursor over the rows as of the newest commit that is visible now. `options` may be NULL;
-/// the bytes they point to are copied.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alluvium_keyspace_cursor(
-    keyspace: Option<&alluvium_keyspace>,
-    options: *const alluvium_cursor_options,
-    cursor: Option<&mut MaybeUninit<*mut alluvium_cursor>>,
-    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
-) -> alluvium_code {
-    // SAFETY: the contract of the crate.
-    let options = unsafe { cursor_options(options) };
-    call(error, || {
-        let slot = slot(cursor)?;
-        let keyspace = &given(keyspace, "keyspace")?.0;
-        slot.set(alluvium_cursor(keyspace.cursor(options?)?));
-        Ok(())
-    })
-}
-
-/// Opens a cursor over the rows as of a snapshot. It stays valid after the snapshot is freed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alluvium_snapshot_cursor(
-    snapshot: Option<&alluvium_snapshot>,
-    keyspace: Option<&alluvium_keyspace>,
-    options: *const alluvium_cursor_options,
-    cursor: Option<&mut MaybeUninit<*mut alluvium_cursor>>,
-    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
-) -> alluvium_code {
-    // SAFETY: the contract of the crate.
-    let options = unsafe { cursor_options(options) };
-    call(error, || {
-        let slot = slot(cursor)?;
-        let keyspace = &given(keyspace, "keyspace")?.0;
-        let snapshot = &given(snapshot, "snapshot")?.0;
-        slot.set(alluvium_cursor(snapshot.cursor(keyspace, options?)?));
-        Ok(())
-    })
-}
-
-/// Opens a cursor over the rows that the transaction sees. It includes the transaction's own writes
-/// before this call, but no later ones.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alluvium_transaction_cursor(
-    transaction: Option<&alluvium_transaction>,
-    keyspace: Option<&alluvium_keyspace>,
-    options: *const alluvium_cursor_options,
-    cursor: Option<&mut MaybeUninit<*mut alluvium_cursor>>,
-    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
-) -> alluvium_code {
-    // SAFETY: the contract of the crate.
-    let options = unsafe { cursor_options(options) };
-    call(error, || {
-        let slot = slot(cursor)?;
-        let keyspace = &given(keyspace, "keyspace")?.0;
-        let transaction = given(transaction, "transaction")?.running()?;
-        slot.set(alluvium_cursor(transaction.cursor(keyspace, options?)?));
-        Ok(())
-    })
-}
+/// A position in a keyspace as of one commit, opened by alluvium_cursor_open. A new cursor is not
+/// on a row: seek first. For one thread at a time; keeps the database open.
+pub struct alluvium_cursor(pub(crate) Cursor);
 
 /// Moves to the first row at or after a key. `found` gets true if there is one, as in the functions
 /// below.
@@ -96,11 +26,7 @@ pub unsafe extern "C" fn alluvium_cursor_seek(
 ) -> alluvium_code {
     // SAFETY: the contract of the crate.
     let key = unsafe { bytes(key, key_size) };
-    call(error, || {
-        let found = plain(found)?;
-        *found = given(cursor, "cursor")?.0.seek(key?)?;
-        Ok(())
-    })
+    answer(error, found, || given(cursor, "cursor")?.0.seek(key?))
 }
 
 /// Moves to the last row before a key.
@@ -114,10 +40,8 @@ pub unsafe extern "C" fn alluvium_cursor_seek_before(
 ) -> alluvium_code {
     // SAFETY: the contract of the crate.
     let key = unsafe { bytes(key, key_size) };
-    call(error, || {
-        let found = plain(found)?;
-        *found = given(cursor, "cursor")?.0.seek_before(key?)?;
-        Ok(())
+    answer(error, found, || {
+        given(cursor, "cursor")?.0.seek_before(key?)
     })
 }
 
@@ -128,11 +52,7 @@ pub extern "C" fn alluvium_cursor_seek_first(
     found: Option<&mut MaybeUninit<bool>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    call(error, || {
-        let found = plain(found)?;
-        *found = given(cursor, "cursor")?.0.seek_first()?;
-        Ok(())
-    })
+    answer(error, found, || given(cursor, "cursor")?.0.seek_first())
 }
 
 /// Moves to the last row.
@@ -142,11 +62,7 @@ pub extern "C" fn alluvium_cursor_seek_last(
     found: Option<&mut MaybeUninit<bool>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    call(error, || {
-        let found = plain(found)?;
-        *found = given(cursor, "cursor")?.0.seek_last()?;
-        Ok(())
-    })
+    answer(error, found, || given(cursor, "cursor")?.0.seek_last())
 }
 
 /// Moves to the next row. Finds none if the cursor is not on a row.
@@ -156,11 +72,7 @@ pub extern "C" fn alluvium_cursor_next(
     found: Option<&mut MaybeUninit<bool>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    call(error, || {
-        let found = plain(found)?;
-        *found = given(cursor, "cursor")?.0.next()?;
-        Ok(())
-    })
+    answer(error, found, || given(cursor, "cursor")?.0.next())
 }
 
 /// Moves to the previous row. Finds none if the cursor is not on a row.
@@ -170,11 +82,7 @@ pub extern "C" fn alluvium_cursor_prev(
     found: Option<&mut MaybeUninit<bool>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    call(error, || {
-        let found = plain(found)?;
-        *found = given(cursor, "cursor")?.0.prev()?;
-        Ok(())
-    })
+    answer(error, found, || given(cursor, "cursor")?.0.prev())
 }
 
 /// Returns true if the cursor is on a row.
@@ -217,12 +125,10 @@ pub extern "C" fn alluvium_cursor_pin_value(
     value: Option<&mut MaybeUninit<*mut alluvium_value>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    call(error, || {
-        let slot = slot(value)?;
+    make(error, value, || {
         let row = on_row(Some(given(cursor, "cursor")?));
         let row = row.ok_or_else(|| invalid("the cursor is not on a row"))?;
-        slot.set(alluvium_value(row.pin_value()));
-        Ok(())
+        Ok(alluvium_value(row.pin_value()))
     })
 }
 

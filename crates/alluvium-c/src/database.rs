@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use alluvium::{Database, EventListener, Result};
 
-use crate::borrow::{bytes, given, plain, slot};
-use crate::call::{call, quietly};
+use crate::borrow::{bytes, given};
+use crate::call::{answer, call, make, quietly};
 use crate::error::{alluvium_code, alluvium_error};
 use crate::listener::listener;
 use crate::options::alluvium_options;
@@ -50,8 +50,7 @@ pub unsafe extern "C" fn alluvium_open(
 ) -> alluvium_code {
     // SAFETY: the contract of the crate.
     let (path, options) = unsafe { (bytes(path, path_size), sized::read(options)) };
-    call(error, || {
-        let slot = slot(database)?;
+    make(error, database, || {
         let options = options?;
         let listener = listener(&options);
         let mut options = options.to_engine()?;
@@ -62,8 +61,7 @@ pub unsafe extern "C" fn alluvium_open(
         if let Some(listener) = listener {
             listener.context.own();
         }
-        slot.set(alluvium_database(opened));
-        Ok(())
+        Ok(alluvium_database(opened))
     })
 }
 
@@ -112,13 +110,11 @@ pub extern "C" fn alluvium_keyspace_names(
     names: Option<&mut MaybeUninit<*mut alluvium_list>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    call(error, || {
-        let slot = slot(names)?;
+    make(error, names, || {
         let names = given(database, "database")?.0.keyspace_names()?;
-        slot.set(alluvium_list(
+        Ok(alluvium_list(
             names.into_iter().map(String::into_bytes).collect(),
-        ));
-        Ok(())
+        ))
     })
 }
 
@@ -156,9 +152,8 @@ pub extern "C" fn alluvium_visible_seqno(
     seqno: Option<&mut MaybeUninit<u64>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    call(error, || {
-        *plain(seqno)? = given(database, "database")?.0.visible_seqno();
-        Ok(())
+    answer(error, seqno, || {
+        Ok(given(database, "database")?.0.visible_seqno())
     })
 }
 
@@ -171,10 +166,7 @@ pub extern "C" fn alluvium_now_ms(
     now_ms: Option<&mut MaybeUninit<u64>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    call(error, || {
-        *plain(now_ms)? = given(database, "database")?.0.now_ms()?;
-        Ok(())
-    })
+    answer(error, now_ms, || given(database, "database")?.0.now_ms())
 }
 
 /// Sets back the time stored in the closed database at `path`. The time of reads never falls below
@@ -192,9 +184,7 @@ pub unsafe extern "C" fn alluvium_set_stored_time(
 ) -> alluvium_code {
     // SAFETY: the contract of the crate.
     let path = unsafe { bytes(path, path_size) };
-    call(error, || {
-        let slot = plain(stored_ms)?;
-        *slot = alluvium::set_stored_time(path_of(path?)?, to_ms)?;
-        Ok(())
+    answer(error, stored_ms, || {
+        alluvium::set_stored_time(path_of(path?)?, to_ms)
     })
 }

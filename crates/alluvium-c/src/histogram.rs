@@ -11,7 +11,7 @@ use crate::error::{alluvium_code, alluvium_error};
 use crate::sized::{self, SizedStruct};
 
 /// Quantity counted by a histogram.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_histogram_kind {
     /// Durations of commits, including the wait in the queue and the sync, without delays; in

@@ -1,21 +1,19 @@
 //! Ingests and bulk loads: many rows written straight into tables, past the log and the memtables,
 //! as one commit.
 
-use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use alluvium::{BulkLoad, BulkLoadOptions, Duplicates, Ingest, Ingested, Result};
+use alluvium::{BulkLoad, BulkLoadOptions, Duplicates, Ingest, Ingested, Keyspace, Result};
 
-use crate::borrow::{bytes, given, invalid, slot};
-use crate::call::{call, quietly};
+use crate::borrow::{given, invalid};
+use crate::call::{call, make, quietly};
 use crate::database::alluvium_database;
 use crate::error::{alluvium_code, alluvium_error};
-use crate::keyspace::alluvium_keyspace;
-use crate::options::{bytes_number, check_reserved};
+use crate::options::bytes_number;
 use crate::sized::{self, SizedStruct};
 
 /// Treatment of rows with the same key in a bulk load.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_duplicates {
     /// The last row put wins.
@@ -24,22 +22,22 @@ pub enum alluvium_duplicates {
     Refuse = 1,
 }
 
-/// Options of alluvium_bulk_load_begin.
+/// Options of alluvium_ingest_begin. NULL or zeros: rows in key order.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct alluvium_bulk_load_options {
-    /// sizeof(alluvium_bulk_load_options).
+pub struct alluvium_ingest_options {
+    /// sizeof(alluvium_ingest_options).
     pub struct_size: usize,
     /// Approximate memory for rows before they are written to temporary files, in addition to the
-    /// database's memory budget; at least 64 KiB. 0: 64 MiB.
+    /// database's memory budget; at least 64 KiB. 0: 64 MiB. For any_order only.
     pub memory_bytes: u64,
-    /// An alluvium_duplicates.
+    /// Not 0: a bulk load, which takes rows in any order and sorts them.
+    pub any_order: u32,
+    /// An alluvium_duplicates, for any_order only: rows in order have no duplicates.
     pub duplicates: u32,
-    /// Must be 0.
-    pub reserved: u32,
 }
 
-/// Result of an ingest or a bulk load.
+/// Result of alluvium_ingest_finish.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_ingested {
@@ -58,113 +56,105 @@ pub struct alluvium_ingested {
 }
 
 // SAFETY: repr(C), the size first, integers only; the assertions below find padding.
-unsafe impl SizedStruct for alluvium_bulk_load_options {}
+unsafe impl SizedStruct for alluvium_ingest_options {}
 // SAFETY: as above.
 unsafe impl SizedStruct for alluvium_ingested {}
 
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(
-    size_of::<alluvium_bulk_load_options>() == 2 * 8 + 2 * 4
+    size_of::<alluvium_ingest_options>() == 2 * 8 + 2 * 4
         && size_of::<alluvium_ingested>() == 6 * 8
 );
 
-impl alluvium_bulk_load_options {
-    fn to_engine(self) -> Result<BulkLoadOptions> {
-        check_reserved(self.reserved)?;
+impl alluvium_ingest_options {
+    /// Returns the options of a bulk load; `None` for rows in key order.
+    fn to_engine(self) -> Result<Option<BulkLoadOptions>> {
+        if self.any_order == 0 {
+            if self.memory_bytes != 0 || self.duplicates != 0 {
+                return Err(invalid(
+                    "memory_bytes and duplicates are for any_order only",
+                ));
+            }
+            return Ok(None);
+        }
         let memory = bytes_number(self.memory_bytes, "memory_bytes")?;
-        Ok(BulkLoadOptions {
+        Ok(Some(BulkLoadOptions {
             memory_bytes: memory.unwrap_or(BulkLoadOptions::default().memory_bytes),
             duplicates: match self.duplicates {
                 n if n == alluvium_duplicates::LastWins as u32 => Duplicates::LastWins,
                 n if n == alluvium_duplicates::Refuse as u32 => Duplicates::Refuse,
                 n => return Err(invalid(format!("duplicates is {n}, it must be 0 or 1"))),
             },
-        })
+        }))
     }
 }
 
-unsafe fn write_ingested(place: *mut alluvium_ingested, ingested: &Ingested) -> Result<()> {
-    let filled = alluvium_ingested {
-        struct_size: size_of::<alluvium_ingested>(),
-        seqno: ingested.seqno,
-        rows: ingested.rows,
-        tables: ingested.tables,
-        table_bytes: ingested.table_bytes,
-        last_level_bytes: ingested.last_level_bytes,
-    };
-    // SAFETY: the contract, passed on.
-    unsafe { sized::write_if_given(place, &filled) }
+/// An unfinished ingest, with rows added by alluvium_ingest_writer. For one thread at a time; keeps
+/// the database open. Freeing it before alluvium_ingest_finish leaves no trace of its rows.
+pub struct alluvium_ingest(Option<Rows>);
+
+/// Rows of an unfinished ingest.
+pub(crate) enum Rows {
+    InOrder(Ingest),
+    AnyOrder(BulkLoad),
 }
 
-/// An unfinished ingest of rows in key order. For one thread at a time; keeps the database open.
-/// Freeing it before alluvium_ingest_finish leaves no trace of its rows.
-pub struct alluvium_ingest(Option<Ingest>);
-
 impl alluvium_ingest {
-    fn running(&mut self) -> Result<&mut Ingest> {
+    pub(crate) fn running(&mut self) -> Result<&mut Rows> {
         self.0
             .as_mut()
             .ok_or_else(|| invalid("the ingest is finished"))
     }
 }
 
+impl Rows {
+    pub fn put(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Rows::InOrder(ingest) => ingest.put(keyspace, key, value),
+            Rows::AnyOrder(load) => load.put(keyspace, key, value),
+        }
+    }
+
+    pub fn put_until(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        until_ms: u64,
+    ) -> Result<()> {
+        match self {
+            Rows::InOrder(ingest) => ingest.put_until(keyspace, key, value, until_ms),
+            Rows::AnyOrder(load) => load.put_until(keyspace, key, value, until_ms),
+        }
+    }
+
+    fn finish(self) -> Result<Ingested> {
+        match self {
+            Rows::InOrder(ingest) => ingest.finish(),
+            Rows::AnyOrder(load) => load.finish(),
+        }
+    }
+}
+
 /// Begins an ingest: many rows written straight into tables, all visible at once when it is
-/// finished. Ingests take no row locks.
+/// finished. Ingests take no row locks. `options` may be NULL: rows in key order. With any_order it
+/// is a bulk load, which sorts rows within a memory limit and in temporary files.
 #[unsafe(no_mangle)]
-pub extern "C" fn alluvium_ingest_begin(
+pub unsafe extern "C" fn alluvium_ingest_begin(
     database: Option<&alluvium_database>,
+    options: *const alluvium_ingest_options,
     ingest: Option<&mut MaybeUninit<*mut alluvium_ingest>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    call(error, || {
-        let slot = slot(ingest)?;
-        let begun = given(database, "database")?.0.ingest()?;
-        slot.set(alluvium_ingest(Some(begun)));
-        Ok(())
-    })
-}
-
-/// Adds a row. ALLUVIUM_CODE_OUT_OF_ORDER unless its key is larger than the keys of all rows that
-/// this ingest has added to the keyspace. After an error of the engine nothing is installed, and
-/// later calls repeat the error.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alluvium_ingest_put(
-    ingest: Option<&mut alluvium_ingest>,
-    keyspace: Option<&alluvium_keyspace>,
-    key: *const c_void,
-    key_size: usize,
-    value: *const c_void,
-    value_size: usize,
-    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
-) -> alluvium_code {
     // SAFETY: the contract of the crate.
-    let (key, value) = unsafe { (bytes(key, key_size), bytes(value, value_size)) };
-    call(error, || {
-        let keyspace = &given(keyspace, "keyspace")?.0;
-        given(ingest, "ingest")?
-            .running()?
-            .put(keyspace, key?, value?)
-    })
-}
-
-/// Like alluvium_ingest_put; the row expires at `until_ms` (milliseconds since 1970).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alluvium_ingest_put_until(
-    ingest: Option<&mut alluvium_ingest>,
-    keyspace: Option<&alluvium_keyspace>,
-    key: *const c_void,
-    key_size: usize,
-    value: *const c_void,
-    value_size: usize,
-    until_ms: u64,
-    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
-) -> alluvium_code {
-    // SAFETY: the contract of the crate.
-    let (key, value) = unsafe { (bytes(key, key_size), bytes(value, value_size)) };
-    call(error, || {
-        let keyspace = &given(keyspace, "keyspace")?.0;
-        let ingest = given(ingest, "ingest")?.running()?;
-        ingest.put_until(keyspace, key?, value?, until_ms)
+    let options = unsafe { sized::read(options) };
+    make(error, ingest, || {
+        let database = &given(database, "database")?.0;
+        let begun = match options?.to_engine()? {
+            None => Rows::InOrder(database.ingest()?),
+            Some(options) => Rows::AnyOrder(database.bulk_load(options)?),
+        };
+        Ok(alluvium_ingest(Some(begun)))
     })
 }
 
@@ -187,8 +177,16 @@ pub unsafe extern "C" fn alluvium_ingest_finish(
         // rows exist.
         place_given?;
         let done = given(ended, "ingest")?.finish()?;
+        let filled = alluvium_ingested {
+            struct_size: size_of::<alluvium_ingested>(),
+            seqno: done.seqno,
+            rows: done.rows,
+            tables: done.tables,
+            table_bytes: done.table_bytes,
+            last_level_bytes: done.last_level_bytes,
+        };
         // SAFETY: the contract of the crate.
-        unsafe { write_ingested(ingested, &done) }
+        unsafe { sized::write_if_given(ingested, &filled) }
     })
 }
 
@@ -196,104 +194,4 @@ pub unsafe extern "C" fn alluvium_ingest_finish(
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_ingest_free(ingest: Option<Box<alluvium_ingest>>) {
     quietly(|| drop(ingest));
-}
-
-/// An unfinished load of rows in any order. For one thread at a time; keeps the database open.
-/// Freeing it before alluvium_bulk_load_finish leaves no trace of its rows.
-pub struct alluvium_bulk_load(Option<BulkLoad>);
-
-impl alluvium_bulk_load {
-    fn running(&mut self) -> Result<&mut BulkLoad> {
-        self.0
-            .as_mut()
-            .ok_or_else(|| invalid("the bulk load is finished"))
-    }
-}
-
-/// Begins a bulk load: like alluvium_ingest_begin, for rows in any order. It sorts them within a
-/// memory limit and in temporary files. `options` may be NULL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alluvium_bulk_load_begin(
-    database: Option<&alluvium_database>,
-    options: *const alluvium_bulk_load_options,
-    load: Option<&mut MaybeUninit<*mut alluvium_bulk_load>>,
-    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
-) -> alluvium_code {
-    // SAFETY: the contract of the crate.
-    let options = unsafe { sized::read(options) };
-    call(error, || {
-        let slot = slot(load)?;
-        let database = &given(database, "database")?.0;
-        let begun = database.bulk_load(options?.to_engine()?)?;
-        slot.set(alluvium_bulk_load(Some(begun)));
-        Ok(())
-    })
-}
-
-/// Adds a row. ALLUVIUM_CODE_DUPLICATE_KEY if duplicates are refused, in this call or a later one.
-/// After an error of the engine nothing is installed, and later calls repeat the error.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alluvium_bulk_load_put(
-    load: Option<&mut alluvium_bulk_load>,
-    keyspace: Option<&alluvium_keyspace>,
-    key: *const c_void,
-    key_size: usize,
-    value: *const c_void,
-    value_size: usize,
-    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
-) -> alluvium_code {
-    // SAFETY: the contract of the crate.
-    let (key, value) = unsafe { (bytes(key, key_size), bytes(value, value_size)) };
-    call(error, || {
-        let keyspace = &given(keyspace, "keyspace")?.0;
-        given(load, "load")?.running()?.put(keyspace, key?, value?)
-    })
-}
-
-/// Like alluvium_bulk_load_put; the row expires at `until_ms` (milliseconds since 1970).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alluvium_bulk_load_put_until(
-    load: Option<&mut alluvium_bulk_load>,
-    keyspace: Option<&alluvium_keyspace>,
-    key: *const c_void,
-    key_size: usize,
-    value: *const c_void,
-    value_size: usize,
-    until_ms: u64,
-    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
-) -> alluvium_code {
-    // SAFETY: the contract of the crate.
-    let (key, value) = unsafe { (bytes(key, key_size), bytes(value, value_size)) };
-    call(error, || {
-        let keyspace = &given(keyspace, "keyspace")?.0;
-        let load = given(load, "load")?.running()?;
-        load.put_until(keyspace, key?, value?, until_ms)
-    })
-}
-
-/// Sorts the remaining rows and installs all rows as one commit: see alluvium_ingest_finish.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alluvium_bulk_load_finish(
-    load: Option<&mut alluvium_bulk_load>,
-    ingested: *mut alluvium_ingested,
-    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
-) -> alluvium_code {
-    // SAFETY: the contract of the crate.
-    let place_given = unsafe { sized::check(ingested) };
-    call(error, || {
-        let load = given(load, "load")?;
-        load.running()?;
-        let ended = load.0.take();
-        // As in alluvium_ingest_finish.
-        place_given?;
-        let done = given(ended, "load")?.finish()?;
-        // SAFETY: the contract of the crate.
-        unsafe { write_ingested(ingested, &done) }
-    })
-}
-
-/// Frees a bulk load. If it is not finished, its rows are discarded.
-#[unsafe(no_mangle)]
-pub extern "C" fn alluvium_bulk_load_free(load: Option<Box<alluvium_bulk_load>>) {
-    quietly(|| drop(load));
 }

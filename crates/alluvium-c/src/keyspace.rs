@@ -1,17 +1,17 @@
-//! Keyspaces: opening, dropping, declared options, and reads of the newest commit.
+//! Keyspaces: opening, dropping and declared options.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
 use alluvium::{Database, Error, Keyspace, Result};
 
-use crate::borrow::{array_out, buffer, bytes, given, lend, slices, slot, text, utf8};
-use crate::call::{call, quietly};
+use crate::borrow::{given, handles_out, lend, slices, text, utf8};
+use crate::call::{call, find, make, quietly};
 use crate::database::alluvium_database;
 use crate::error::{alluvium_code, alluvium_error};
 use crate::options::alluvium_keyspace_options;
 use crate::sized;
-use crate::value::{alluvium_slice, alluvium_value};
+use crate::value::alluvium_slice;
 
 /// Handle of a keyspace: an ordered map from byte keys to byte values. Keeps the database open.
 pub struct alluvium_keyspace(pub(crate) Keyspace);
@@ -30,12 +30,10 @@ pub unsafe extern "C" fn alluvium_keyspace_open(
 ) -> alluvium_code {
     // SAFETY: the contract of the crate.
     let (name, options) = unsafe { (text(name, name_size), sized::read(options)) };
-    call(error, || {
-        let slot = slot(keyspace)?;
+    make(error, keyspace, || {
         let database = &given(database, "database")?.0;
         let opened = database.keyspace(name?, options?.to_engine()?)?;
-        slot.set(alluvium_keyspace(opened));
-        Ok(())
+        Ok(alluvium_keyspace(opened))
     })
 }
 
@@ -57,14 +55,11 @@ pub unsafe extern "C" fn alluvium_keyspaces_open(
         (
             slices(names, count),
             sized::read(options),
-            array_out(keyspaces, count),
+            handles_out(keyspaces, count),
         )
     };
     call(error, || {
         let places = keyspaces?;
-        for place in &mut *places {
-            place.write(std::ptr::null_mut());
-        }
         let options = options?.to_engine()?;
         let names = names?.into_iter().map(utf8).collect::<Result<Vec<_>>>()?;
         let wanted: Vec<_> = names.iter().map(|name| (name, options.clone())).collect();
@@ -87,11 +82,9 @@ pub unsafe extern "C" fn alluvium_keyspace_existing(
 ) -> alluvium_code {
     // SAFETY: the contract of the crate.
     let name = unsafe { text(name, name_size) };
-    call(error, || {
-        let slot = slot(keyspace)?;
+    find(error, keyspace, || {
         let found = given(database, "database")?.0.existing_keyspace(name?)?;
-        slot.set_option(found.map(alluvium_keyspace));
-        Ok(())
+        Ok(found.map(alluvium_keyspace))
     })
 }
 
@@ -155,71 +148,6 @@ pub unsafe extern "C" fn alluvium_keyspace_get_options(
     })
 }
 
-/// Gets the newest committed value of a key, to be freed; NULL if there is none.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alluvium_keyspace_get(
-    keyspace: Option<&alluvium_keyspace>,
-    key: *const c_void,
-    key_size: usize,
-    value: Option<&mut MaybeUninit<*mut alluvium_value>>,
-    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
-) -> alluvium_code {
-    // SAFETY: the contract of the crate.
-    let key = unsafe { bytes(key, key_size) };
-    call(error, || {
-        let slot = slot(value)?;
-        let found = given(keyspace, "keyspace")?.0.get(key?)?;
-        slot.set_option(found.map(alluvium_value));
-        Ok(())
-    })
-}
-
-/// Copies the newest committed value of a key into a buffer, truncated to the size of the buffer.
-/// `value_size` gets the size of the whole value; `found` gets true if there is a value.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alluvium_keyspace_get_into(
-    keyspace: Option<&alluvium_keyspace>,
-    key: *const c_void,
-    key_size: usize,
-    data: *mut c_void,
-    data_size: usize,
-    value_size: Option<&mut MaybeUninit<usize>>,
-    found: Option<&mut MaybeUninit<bool>>,
-    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
-) -> alluvium_code {
-    // SAFETY: the contract of the crate.
-    let (key, buffer) = unsafe {
-        (
-            bytes(key, key_size),
-            buffer(data, data_size, value_size, found),
-        )
-    };
-    call(error, || {
-        let buffer = buffer?;
-        let keyspace = &given(keyspace, "keyspace")?.0;
-        keyspace.read(key?, |value| buffer.fill(value))
-    })
-}
-
-/// Gets the values of `count` keys at one commit. `values` has room for `count` handles, each to be
-/// freed; NULL for a key without a value. After an error all are NULL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alluvium_keyspace_multi_get(
-    keyspace: Option<&alluvium_keyspace>,
-    keys: *const alluvium_slice,
-    count: usize,
-    values: *mut *mut alluvium_value,
-    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
-) -> alluvium_code {
-    // SAFETY: the contract of the crate.
-    let (keys, values) = unsafe { (slices(keys, count), array_out(values, count)) };
-    call(error, || {
-        let values = Values::new(values?);
-        values.set(given(keyspace, "keyspace")?.0.multi_get(&keys?)?);
-        Ok(())
-    })
-}
-
 /// Returns the keyspace's name for look-ups in the database. Error if the keyspace was dropped,
 /// even if another one now has its name.
 pub(crate) fn name_within<'a>(database: &Database, keyspace: &'a Keyspace) -> Result<&'a str> {
@@ -229,26 +157,5 @@ pub(crate) fn name_within<'a>(database: &Database, keyspace: &'a Keyspace) -> Re
         Ok(name)
     } else {
         Err(Error::KeyspaceDropped(name.to_owned()))
-    }
-}
-
-/// The caller's places for the values of several keys.
-pub(crate) struct Values<'a>(&'a mut [MaybeUninit<*mut alluvium_value>]);
-
-impl<'a> Values<'a> {
-    /// Sets all places to NULL.
-    pub fn new(places: &'a mut [MaybeUninit<*mut alluvium_value>]) -> Values<'a> {
-        for place in &mut *places {
-            place.write(std::ptr::null_mut());
-        }
-        Values(places)
-    }
-
-    pub fn set(self, values: Vec<Option<alluvium::Value>>) {
-        for (place, value) in self.0.iter_mut().zip(values) {
-            if let Some(value) = value {
-                place.write(Box::into_raw(Box::new(alluvium_value(value))));
-            }
-        }
     }
 }

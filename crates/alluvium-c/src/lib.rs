@@ -10,16 +10,20 @@
 //!   as the call lasts. Nothing else changes that object meanwhile.
 //! - A handle came from this library and was not freed. Any number of threads may use databases,
 //!   keyspaces, snapshots, values, lists, reports, single changes, errors and cancellation tokens
-//!   at the same time. Batches, cursors, transactions, prepared transactions, ingests, bulk loads,
-//!   backup stores and streams of changes may be used by any thread, but by one at a time.
+//!   at the same time. Batches, cursors, transactions, prepared transactions, ingests, backup
+//!   stores and streams of changes may be used by any thread, but by one at a time.
+//! - A reader or writer came from this library, or is zeroed, and its handles were not freed.
 //!
 //! In return, this crate guarantees the following. NULL in place of a required argument gives
 //! `InvalidArgument`. No panic unwinds into the caller. Every object handed out has a function that
 //! frees it, and that function accepts NULL. This crate has no thread-locals.
 //!
 //! Signatures use references in place of pointers wherever they have the same representation
-//! (`Option<&T>`, `Option<Box<T>>`). Only bytes, arrays, sized structs and callbacks need `unsafe`:
-//! see `borrow`, `sized` and `callback`.
+//! (`Option<&T>`, `Option<Box<T>>`). Only bytes, arrays, sized structs, callbacks, readers and
+//! writers need `unsafe`: see `borrow`, `sized`, `callback`, `reader` and `writer`.
+//!
+//! An enum that a function returns has a fixed size. The other enums only name the numbers
+//! in fields and arguments of type `u32`, so they are plain C enums.
 #![expect(non_camel_case_types, reason = "types have their C names")]
 #![expect(
     clippy::missing_safety_doc,
@@ -39,7 +43,8 @@ mod options;
 mod value;
 
 mod keyspace;
-mod write;
+mod reader;
+mod writer;
 
 mod batch;
 mod callback;
@@ -48,7 +53,6 @@ mod snapshot;
 
 mod prepared;
 mod transaction;
-mod transaction_rows;
 
 mod amplification;
 mod histogram;
@@ -79,11 +83,11 @@ pub use listener::*;
 pub use maintenance::*;
 pub use options::*;
 pub use prepared::*;
+pub use reader::*;
 pub use repair::*;
 pub use snapshot::*;
 pub use stats::*;
 pub use transaction::*;
-pub use transaction_rows::*;
 pub use value::*;
 pub use verify::*;
-pub use write::*;
+pub use writer::*;

@@ -12,7 +12,7 @@ use crate::options::alluvium_options;
 use crate::value::alluvium_slice;
 
 /// Kind of an event. Later versions may add kinds: ignore an unknown kind.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_event_kind {
     /// An event for which this version has no kind.

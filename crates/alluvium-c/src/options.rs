@@ -38,7 +38,7 @@ const _: () = assert!(
 );
 
 /// Durability of an acknowledged commit.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_durability {
     /// The database's default; as an option of the database: BUFFERED.
@@ -54,7 +54,7 @@ pub enum alluvium_durability {
 }
 
 /// Isolation of a transaction from concurrent commits.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_isolation {
     /// The transaction reads the state at its beginning. A write to a row that has changed since is
@@ -67,7 +67,7 @@ pub enum alluvium_isolation {
 }
 
 /// Compression of stored blocks.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_compression {
     /// LZ4 in upper tables, zstd in the last level.
@@ -79,7 +79,7 @@ pub enum alluvium_compression {
 }
 
 /// Expiry of the rows of a keyspace.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_expiry {
     /// No row expires.
@@ -91,7 +91,7 @@ pub enum alluvium_expiry {
 }
 
 /// Mode of a row lock.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_lock_mode {
     /// Other transactions may share the lock.
@@ -228,7 +228,7 @@ pub struct alluvium_transaction_options {
     pub cancel: *const alluvium_lock_cancel,
 }
 
-/// Options of the functions that open a cursor. NULL or zeros: all rows.
+/// Options of alluvium_cursor_open. NULL or zeros: all rows.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_cursor_options {

@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 
 use alluvium::{PreparedTransaction, Result};
 
-use crate::borrow::{bytes, given, invalid, lend, slot};
-use crate::call::{call, quietly};
+use crate::borrow::{bytes, given, invalid, lend};
+use crate::call::{call, make, quietly};
 use crate::database::alluvium_database;
 use crate::error::{alluvium_code, alluvium_error};
 use crate::value::alluvium_list;
@@ -34,10 +34,8 @@ pub extern "C" fn alluvium_prepared_list(
     xids: Option<&mut MaybeUninit<*mut alluvium_list>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    call(error, || {
-        let slot = slot(xids)?;
-        slot.set(alluvium_list(given(database, "database")?.0.prepared()?));
-        Ok(())
+    make(error, xids, || {
+        Ok(alluvium_list(given(database, "database")?.0.prepared()?))
     })
 }
 
@@ -54,11 +52,9 @@ pub unsafe extern "C" fn alluvium_prepared_take(
 ) -> alluvium_code {
     // SAFETY: the contract of the crate.
     let xid = unsafe { bytes(xid, xid_size) };
-    call(error, || {
-        let slot = slot(prepared)?;
+    make(error, prepared, || {
         let taken = given(database, "database")?.0.take_prepared(xid?)?;
-        slot.set(alluvium_prepared::new(taken));
-        Ok(())
+        Ok(alluvium_prepared::new(taken))
     })
 }
 

@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 
 use alluvium::RepairReport;
 
-use crate::borrow::{bytes, given, invalid, slot};
-use crate::call::{call, quietly};
+use crate::borrow::{bytes, given, invalid};
+use crate::call::{call, make, quietly};
 use crate::database::path_of;
 use crate::error::{alluvium_code, alluvium_error};
 use crate::error_list::alluvium_error_list;
@@ -86,16 +86,14 @@ pub unsafe extern "C" fn alluvium_repair(
 ) -> alluvium_code {
     // SAFETY: the contract of the crate.
     let (source, target) = unsafe { (bytes(source, source_size), bytes(target, target_size)) };
-    call(error, || {
-        let slot = slot(report)?;
+    make(error, report, || {
         let report = alluvium::repair(path_of(source?)?, path_of(target?)?)?;
         let names = report.unnamed_tables.iter().cloned();
-        slot.set(alluvium_repair_report {
+        Ok(alluvium_repair_report {
             damages: alluvium_error_list::new(&report.damages),
             unnamed_tables: alluvium_list(names.map(String::into_bytes).collect()),
             report,
-        });
-        Ok(())
+        })
     })
 }
 

@@ -1,19 +1,22 @@
-//! Transactions: begin and end, savepoints, and tokens that end lock waits.
+//! Transactions: begin and end, row locks, savepoints, and tokens that end lock waits.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 use alluvium::{LockCancel, Result, Savepoint, Transaction};
 
-use crate::borrow::{bytes, given, invalid, plain, slot};
-use crate::call::{call, quietly};
+use crate::borrow::{bytes, given, invalid};
+use crate::call::{answer, call, find, make, quietly};
 use crate::database::alluvium_database;
 use crate::error::{alluvium_code, alluvium_error};
-use crate::options::alluvium_transaction_options;
+use crate::keyspace::alluvium_keyspace;
+use crate::options::{alluvium_transaction_options, lock_mode};
 use crate::prepared::alluvium_prepared;
 use crate::sized;
+use crate::value::alluvium_value;
 
-/// Reads and writes that become visible together. For one thread at a time; freeing it rolls back
+/// Reads and writes (alluvium_transaction_reader, alluvium_transaction_writer) that become visible
+/// together. For one thread at a time; freeing it rolls back
 /// everything not committed. After its end, by a commit, a rollback or a prepare, it can only be
 /// freed.
 pub struct alluvium_transaction {
@@ -54,15 +57,58 @@ pub unsafe extern "C" fn alluvium_begin(
 ) -> alluvium_code {
     // SAFETY: the contract of the crate, for the struct and for everything it points to.
     let options = unsafe { sized::read(options).and_then(|options| options.to_engine()) };
-    call(error, || {
-        let slot = slot(transaction)?;
+    make(error, transaction, || {
         let transaction = given(database, "database")?.0.begin_with(options?)?;
-        slot.set(alluvium_transaction {
+        Ok(alluvium_transaction {
             running: Some(transaction),
             savepoints: Vec::new(),
             next_savepoint: 0,
-        });
-        Ok(())
+        })
+    })
+}
+
+/// Gets a value like alluvium_get with alluvium_transaction_reader, with an exclusive lock on the
+/// row, even if the row does not exist. ALLUVIUM_CODE_DEADLOCK or ALLUVIUM_CODE_LOCK_TIMEOUT from
+/// the lock. ALLUVIUM_CODE_CONFLICT if the row changed since the transaction began, unless the
+/// isolation is read committed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_transaction_get_for_update(
+    transaction: Option<&alluvium_transaction>,
+    keyspace: Option<&alluvium_keyspace>,
+    key: *const c_void,
+    key_size: usize,
+    value: Option<&mut MaybeUninit<*mut alluvium_value>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let key = unsafe { bytes(key, key_size) };
+    find(error, value, || {
+        let keyspace = &given(keyspace, "keyspace")?.0;
+        let found = given(transaction, "transaction")?
+            .running()?
+            .get_for_update(keyspace, key?)?;
+        Ok(found.map(alluvium_value))
+    })
+}
+
+/// Locks a row without reading it, even if the row does not exist. `mode` is an alluvium_lock_mode.
+/// Errors as for alluvium_transaction_get_for_update.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_transaction_lock(
+    transaction: Option<&alluvium_transaction>,
+    keyspace: Option<&alluvium_keyspace>,
+    key: *const c_void,
+    key_size: usize,
+    mode: u32,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    // SAFETY: the contract of the crate.
+    let key = unsafe { bytes(key, key_size) };
+    call(error, || {
+        let keyspace = &given(keyspace, "keyspace")?.0;
+        given(transaction, "transaction")?
+            .running()?
+            .lock(keyspace, key?, lock_mode(mode)?)
     })
 }
 
@@ -102,12 +148,10 @@ pub unsafe extern "C" fn alluvium_transaction_prepare(
 ) -> alluvium_code {
     // SAFETY: the contract of the crate.
     let xid = unsafe { bytes(xid, xid_size) };
-    call(error, || {
-        let slot = slot(prepared);
-        let transaction = given(transaction, "transaction")?.end()?;
-        let (slot, xid) = (slot?, xid?);
-        slot.set(alluvium_prepared::new(transaction.prepare(xid)?));
-        Ok(())
+    // Before the other arguments are checked: after an error the transaction has ended too.
+    let ended = given(transaction, "transaction").and_then(alluvium_transaction::end);
+    make(error, prepared, || {
+        Ok(alluvium_prepared::new(ended?.prepare(xid?)?))
     })
 }
 
@@ -119,14 +163,13 @@ pub extern "C" fn alluvium_transaction_savepoint(
     savepoint: Option<&mut MaybeUninit<u64>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
-    call(error, || {
-        let number = plain(savepoint)?;
+    answer(error, savepoint, || {
         let transaction = given(transaction, "transaction")?;
         let made = transaction.running()?.savepoint();
-        *number = transaction.next_savepoint;
-        transaction.savepoints.push((*number, made));
+        let number = transaction.next_savepoint;
+        transaction.savepoints.push((number, made));
         transaction.next_savepoint += 1;
-        Ok(())
+        Ok(number)
     })
 }
 

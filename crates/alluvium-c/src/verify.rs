@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 
 use alluvium::VerifyReport;
 
-use crate::borrow::{given, invalid, slot};
-use crate::call::{call, quietly};
+use crate::borrow::{given, invalid};
+use crate::call::{call, make, quietly};
 use crate::database::alluvium_database;
 use crate::error::{alluvium_code, alluvium_error};
 use crate::error_list::alluvium_error_list;
@@ -101,8 +101,7 @@ pub unsafe extern "C" fn alluvium_verify(
 ) -> alluvium_code {
     // SAFETY: the contract of the crate.
     let options = unsafe { sized::read(options) };
-    call(error, || {
-        let slot = slot(report)?;
+    make(error, report, || {
         let options = options?;
         let report = given(database, "database")?.0.verify_with(&mut |bytes| {
             if let Some(pause) = options.pause {
@@ -111,11 +110,10 @@ pub unsafe extern "C" fn alluvium_verify(
                 unsafe { pause(options.pause_context, bytes) };
             }
         })?;
-        slot.set(alluvium_verify_report {
+        Ok(alluvium_verify_report {
             damages: alluvium_error_list::new(&report.damages),
             report,
-        });
-        Ok(())
+        })
     })
 }
 

@@ -14,14 +14,14 @@ static void rows_expire_by_the_clock_that_was_given(void) {
     alluvium_keyspace_options expiring = {.struct_size = sizeof expiring, .expiry = ALLUVIUM_EXPIRY_PER_ROW};
     alluvium_keyspace *rows;
     OK(alluvium_keyspace_open(database, S("rows"), &expiring, &rows, E));
-    OK(alluvium_keyspace_put_until(rows, S("a"), S("1"), 2000, E));
+    OK(alluvium_put_until(alluvium_keyspace_writer(rows), S("a"), S("1"), 2000, E));
     alluvium_batch *batch = alluvium_batch_new();
-    OK(alluvium_batch_put_until(batch, rows, S("b"), S("2"), 3000, E));
+    OK(alluvium_put_until(alluvium_batch_writer(batch, rows), S("b"), S("2"), 3000, E));
     OK(alluvium_write(database, batch, NULL, E));
     alluvium_batch_free(batch);
     alluvium_transaction *transaction;
     OK(alluvium_begin(database, NULL, &transaction, E));
-    OK(alluvium_transaction_put_until(transaction, rows, S("c"), S("3"), 4000, E));
+    OK(alluvium_put_until(alluvium_transaction_writer(transaction, rows), S("c"), S("3"), 4000, E));
     OK(alluvium_transaction_commit(transaction, E));
     alluvium_transaction_free(transaction);
     CHECK(strcmp(read_row(rows, "a"), "1") == 0);
@@ -82,7 +82,7 @@ static void a_filter_keeps_removes_and_replaces(void) {
     const char *keys[] = {"keep", "remove", "change", "unset", "odd"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const char *value = i == 2 ? "replace" : "v";
-        OK(alluvium_keyspace_put(rows, keys[i], strlen(keys[i]), value, strlen(value), E));
+        OK(alluvium_put(alluvium_keyspace_writer(rows), keys[i], strlen(keys[i]), value, strlen(value), E));
     }
     OK(alluvium_flush(database, E));
     CHECK(atomic_load(&context.calls) >= 5 && atomic_load(&context.freed) == 0);

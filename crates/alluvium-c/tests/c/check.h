@@ -13,6 +13,9 @@
 extern alluvium_error *failure;
 #define E (&failure)
 
+// Options of a bulk load.
+extern const alluvium_ingest_options any_order;
+
 // A string literal as pointer and size arguments.
 #define S(literal) (literal), (sizeof(literal) - 1)
 
@@ -67,6 +70,7 @@ void test_databases(void);
 void test_keyspaces(void);
 void test_rows(void);
 void test_batches(void);
+void test_owners(void);
 void test_snapshots(void);
 void test_cursors(void);
 void test_transactions(void);

@@ -6,8 +6,8 @@ static alluvium_database *with_rows(const char *name, alluvium_keyspace **rows) 
     alluvium_options options = {.struct_size = sizeof options, .idle_after_ms = ALLUVIUM_NO_TIDYING};
     alluvium_database *database = open_new(name, &options);
     *rows = keyspace_of(database, "rows");
-    OK(alluvium_keyspace_put(*rows, S("a"), S("1"), E));
-    OK(alluvium_keyspace_put(*rows, S("b"), S("2"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(*rows), S("a"), S("1"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(*rows), S("b"), S("2"), E));
     OK(alluvium_flush(database, E));
     return database;
 }
@@ -33,7 +33,7 @@ static void verification_finds_wrong_inserts(const alluvium_database *database, 
     // kind.
     alluvium_transaction *transaction;
     OK(alluvium_begin(database, NULL, &transaction, E));
-    OK(alluvium_transaction_insert_untracked(transaction, rows, S("a"), S("3"), E));
+    OK(alluvium_insert(alluvium_transaction_writer_untracked(transaction, rows), S("a"), S("3"), E));
     OK(alluvium_transaction_commit(transaction, E));
     alluvium_transaction_free(transaction);
     OK(alluvium_verify(database, NULL, &report, E));
@@ -77,7 +77,7 @@ static void verification_finds_damage_that_repair_reports(void) {
     const alluvium_error *damage = alluvium_error_list_item(damages, 0);
     CHECK(alluvium_error_code(damage) == ALLUVIUM_CODE_CORRUPTION && alluvium_error_path(damage, NULL) != NULL);
     CHECK(alluvium_error_list_item(damages, 1) == NULL);
-    OK(alluvium_keyspace_put(rows, S("c"), S("3"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("c"), S("3"), E));
     OK(alluvium_close(database, E));
     alluvium_keyspace_free(rows);
     alluvium_database_free(database);
@@ -148,7 +148,7 @@ static void backups_are_made_checked_restored_and_deleted(void) {
     alluvium_backup_info first = {.struct_size = sizeof first}, second = first, listed = first;
     OK(alluvium_backup_store_create(store, database, &first, E));
     CHECK(first.id == 1 && first.seqno > 0 && first.tables == 1 && first.copied_bytes > 0 && first.created > 0);
-    OK(alluvium_keyspace_put(rows, S("c"), S("3"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("c"), S("3"), E));
     OK(alluvium_backup_store_create(store, database, &second, E));
     CHECK(second.id == 2 && second.seqno > first.seqno && second.bytes >= second.copied_bytes);
     alluvium_backup_info sizeless = {.struct_size = 1};

@@ -23,7 +23,7 @@ static const char *keys_from(alluvium_cursor *cursor, bool found, bool forward) 
 static const char *all_keys(const alluvium_keyspace *rows, const alluvium_cursor_options *options) {
     alluvium_cursor *cursor;
     bool found;
-    OK(alluvium_keyspace_cursor(rows, options, &cursor, E));
+    OK(alluvium_cursor_open(alluvium_keyspace_reader(rows), options, &cursor, E));
     OK(alluvium_cursor_seek_first(cursor, &found, E));
     const char *keys = keys_from(cursor, found, true);
     alluvium_cursor_free(cursor);
@@ -40,7 +40,7 @@ static void bounds_hold(const alluvium_keyspace *rows) {
     options.prefix = "b";
     options.prefix_size = 1;
     alluvium_cursor *cursor;
-    INVALID(alluvium_keyspace_cursor(rows, &options, &cursor, E));
+    INVALID(alluvium_cursor_open(alluvium_keyspace_reader(rows), &options, &cursor, E));
     CHECK(cursor == NULL);
     options = (alluvium_cursor_options){.struct_size = sizeof options, .prefix = "bb", .prefix_size = 2, .keys_only = 1};
     CHECK(strcmp(all_keys(rows, &options), "bb") == 0);
@@ -54,14 +54,15 @@ void test_cursors(void) {
     alluvium_keyspace *rows = keyspace_of(database, "rows");
     const char *keys[] = {"a", "b", "ba", "bb", "c", "d"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        OK(alluvium_keyspace_put(rows, keys[i], strlen(keys[i]), keys[i], strlen(keys[i]), E));
+        size_t size = strlen(keys[i]);
+        OK(alluvium_put(alluvium_keyspace_writer(rows), keys[i], size, keys[i], size, E));
     }
     bounds_hold(rows);
 
     alluvium_cursor *cursor;
     alluvium_value *value;
     bool found;
-    OK(alluvium_keyspace_cursor(rows, NULL, &cursor, E));
+    OK(alluvium_cursor_open(alluvium_keyspace_reader(rows), NULL, &cursor, E));
     CHECK(!alluvium_cursor_valid(cursor) && alluvium_cursor_value(cursor, NULL) == NULL);
     INVALID(alluvium_cursor_pin_value(cursor, &value, E));
     CHECK(value == NULL);

@@ -45,7 +45,7 @@ static void a_database_is_open_once_and_closes(void) {
     CHECK(locked != NULL && size > strlen("databases"));
 
     alluvium_keyspace *rows = keyspace_of(database, "rows");
-    OK(alluvium_keyspace_put(rows, S("k"), S("v"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("k"), S("v"), E));
     OK(alluvium_sync(database, E));
     OK(alluvium_flush(database, E));
     OK(alluvium_settle(database, E));
@@ -59,9 +59,9 @@ static void a_database_is_open_once_and_closes(void) {
     FAILS(ALLUVIUM_CODE_CLOSED, alluvium_sync(database, E));
     FAILS(ALLUVIUM_CODE_CLOSED, alluvium_flush(other, E));
     FAILS(ALLUVIUM_CODE_CLOSED, alluvium_settle(other, E));
-    FAILS(ALLUVIUM_CODE_CLOSED, alluvium_keyspace_put(rows, S("k"), S("v"), E));
+    FAILS(ALLUVIUM_CODE_CLOSED, alluvium_put(alluvium_keyspace_writer(rows), S("k"), S("v"), E));
     alluvium_value *value;
-    FAILS(ALLUVIUM_CODE_CLOSED, alluvium_keyspace_get(rows, S("k"), &value, E));
+    FAILS(ALLUVIUM_CODE_CLOSED, alluvium_get(alluvium_keyspace_reader(rows), S("k"), &value, E));
     CHECK(value == NULL);
     alluvium_keyspace_free(rows);
     alluvium_database_free(database);
@@ -72,7 +72,7 @@ static void a_database_is_open_once_and_closes(void) {
     database = open_again("databases", &options);
     rows = keyspace_of(database, "rows");
     CHECK(strcmp(read_row(rows, "k"), "v") == 0);
-    FAILS(ALLUVIUM_CODE_READ_ONLY, alluvium_keyspace_put(rows, S("k"), S("w"), E));
+    FAILS(ALLUVIUM_CODE_READ_ONLY, alluvium_put(alluvium_keyspace_writer(rows), S("k"), S("w"), E));
     alluvium_keyspace_free(rows);
     alluvium_database_free(database);
 
@@ -163,7 +163,7 @@ static void keyspaces_are_listed_and_dropped(const alluvium_database *database) 
     INVALID(alluvium_keyspace_existing(database, S("\xFF"), &found, E));
 
     OK(alluvium_keyspace_drop(database, first, E));
-    FAILS(ALLUVIUM_CODE_KEYSPACE_DROPPED, alluvium_keyspace_put(copy, S("k"), S("v"), E));
+    FAILS(ALLUVIUM_CODE_KEYSPACE_DROPPED, alluvium_put(alluvium_keyspace_writer(copy), S("k"), S("v"), E));
     name = alluvium_error_keyspace(failure, &size);
     CHECK(same(name, size, "first"));
     alluvium_keyspace_stats stats = {.struct_size = sizeof stats};
@@ -175,7 +175,7 @@ static void keyspaces_are_listed_and_dropped(const alluvium_database *database) 
 
 static void statistics_count(const alluvium_database *database) {
     alluvium_keyspace *rows = keyspace_of(database, "rows");
-    OK(alluvium_keyspace_put(rows, S("k"), S("v"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("k"), S("v"), E));
     alluvium_stats stats = {.struct_size = sizeof stats};
     OK(alluvium_get_stats(database, &stats, E));
     CHECK(stats.memory.memtable_bytes > 0);

@@ -4,7 +4,7 @@
 static void damage_is_found_and_located(void) {
     alluvium_database *database = open_new("damage", NULL);
     alluvium_keyspace *rows = keyspace_of(database, "rows");
-    OK(alluvium_keyspace_put(rows, S("k"), S("v"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("k"), S("v"), E));
     OK(alluvium_flush(database, E));
     OK(alluvium_close(database, E));
     alluvium_keyspace_free(rows);

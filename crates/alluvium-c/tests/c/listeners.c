@@ -60,7 +60,7 @@ static void events_are_told_until_the_close(void) {
     alluvium_database *database = open_new("listening", &options);
     alluvium_keyspace *rows = keyspace_of(database, "rows");
     for (int i = 0; i < 2; i++) {
-        OK(alluvium_keyspace_put(rows, S("k"), S("v"), E));
+        OK(alluvium_put(alluvium_keyspace_writer(rows), S("k"), S("v"), E));
         OK(alluvium_flush(database, E));
     }
     OK(alluvium_keyspace_compact_range(rows, NULL, 0, NULL, 0, E));
@@ -82,7 +82,7 @@ static void a_listener_may_close_the_database(void) {
     alluvium_options options = listening(&notes);
     alluvium_database *database = open_new("closing", &options);
     alluvium_keyspace *rows = keyspace_of(database, "rows");
-    OK(alluvium_keyspace_put(rows, S("k"), S("v"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("k"), S("v"), E));
     atomic_store(&notes.to_close, alluvium_database_clone(database));
     alluvium_database *clone = atomic_load(&notes.to_close);
     // The flush may find the database already closed.

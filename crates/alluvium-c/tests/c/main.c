@@ -2,6 +2,7 @@
 #include "check.h"
 
 alluvium_error *failure;
+const alluvium_ingest_options any_order = {.struct_size = sizeof any_order, .any_order = 1};
 static const char *directory;
 
 // The failure of the last FAILS. The next call overwrites `failure`, so the error is freed through
@@ -49,7 +50,8 @@ const char *read_row(const alluvium_keyspace *keyspace, const char *key) {
     static char buffer[64];
     size_t size;
     bool found;
-    OK(alluvium_keyspace_get_into(keyspace, key, strlen(key), buffer, sizeof buffer - 1, &size, &found, E));
+    alluvium_reader reader = alluvium_keyspace_reader(keyspace);
+    OK(alluvium_get_into(reader, key, strlen(key), buffer, sizeof buffer - 1, &size, &found, E));
     CHECK(size < sizeof buffer);
     buffer[size] = 0;
     return found ? buffer : "absent";
@@ -97,6 +99,7 @@ int main(int count, char **arguments) {
     test_keyspaces();
     test_rows();
     test_batches();
+    test_owners();
     test_snapshots();
     test_cursors();
     test_transactions();

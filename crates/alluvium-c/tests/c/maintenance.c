@@ -9,7 +9,7 @@ static void a_checkpoint_goes_its_own_way(const alluvium_database *database, con
     OK(alluvium_checkpoint(database, target, strlen(target), &info, E));
     CHECK(info.seqno > 0 && info.linked_tables + info.copied_tables > 0);
     INVALID(alluvium_checkpoint(database, target, strlen(target), NULL, E));
-    OK(alluvium_keyspace_put(rows, S("later"), S("v"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("later"), S("v"), E));
     alluvium_database *copy = open_again("copy", NULL);
     alluvium_keyspace *copied = keyspace_of(copy, "rows");
     CHECK(strcmp(read_row(copied, "a"), "1") == 0 && strcmp(read_row(copied, "later"), "absent") == 0);
@@ -21,8 +21,8 @@ void test_maintenance(void) {
     alluvium_database *database = open_new("maintenance", NULL);
     alluvium_keyspace *rows = keyspace_of(database, "rows");
     uint64_t row_count, byte_count;
-    OK(alluvium_keyspace_put(rows, S("a"), S("1"), E));
-    OK(alluvium_keyspace_put(rows, S("b"), S("2"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("a"), S("1"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("b"), S("2"), E));
     OK(alluvium_keyspace_estimate_range(rows, S("a"), S("b"), &row_count, &byte_count, E));
     CHECK(row_count == 1 && byte_count > 0);
     OK(alluvium_keyspace_estimate_range(rows, NULL, 0, NULL, 0, &row_count, &byte_count, E));

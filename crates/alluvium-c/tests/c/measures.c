@@ -59,8 +59,8 @@ static void amplification_is_compared(const alluvium_database *database, alluviu
 void test_measures(void) {
     alluvium_database *database = open_new("measures", NULL);
     alluvium_keyspace *rows = keyspace_of(database, "rows");
-    OK(alluvium_keyspace_put(rows, S("a"), S("1"), E));
-    OK(alluvium_keyspace_put(rows, S("b"), S("2"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("a"), S("1"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("b"), S("2"), E));
     OK(alluvium_flush(database, E));
     histograms_count(database);
     amplification_is_compared(database, rows);

@@ -9,53 +9,53 @@ void test_rows(void) {
     size_t size;
     bool found;
 
-    OK(alluvium_keyspace_put(rows, S("a"), S("first"), E));
-    OK(alluvium_keyspace_insert(rows, S("b"), S("second"), E));
-    OK(alluvium_keyspace_put(rows, NULL, 0, NULL, 0, E));
-    OK(alluvium_keyspace_get(rows, S("a"), &value, E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("a"), S("first"), E));
+    OK(alluvium_insert(alluvium_keyspace_writer(rows), S("b"), S("second"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), NULL, 0, NULL, 0, E));
+    OK(alluvium_get(alluvium_keyspace_reader(rows), S("a"), &value, E));
     copy = alluvium_value_clone(value);
     CHECK(value_is(value, "first") && value_is(copy, "first"));
     // The empty key has a value, which is empty; an absent key has none.
-    OK(alluvium_keyspace_get(rows, NULL, 0, &value, E));
+    OK(alluvium_get(alluvium_keyspace_reader(rows), NULL, 0, &value, E));
     CHECK(alluvium_value_data(value, NULL) != NULL && value_is(value, ""));
-    OK(alluvium_keyspace_get(rows, S("z"), &value, E));
+    OK(alluvium_get(alluvium_keyspace_reader(rows), S("z"), &value, E));
     CHECK(value == NULL);
 
-    OK(alluvium_keyspace_get_into(rows, S("b"), buffer, sizeof buffer, &size, &found, E));
+    OK(alluvium_get_into(alluvium_keyspace_reader(rows), S("b"), buffer, sizeof buffer, &size, &found, E));
     CHECK(found && size == 6 && memcmp(buffer, "sec", 3) == 0);
-    OK(alluvium_keyspace_get_into(rows, S("b"), NULL, 0, &size, &found, E));
+    OK(alluvium_get_into(alluvium_keyspace_reader(rows), S("b"), NULL, 0, &size, &found, E));
     CHECK(found && size == 6);
-    OK(alluvium_keyspace_get_into(rows, S("z"), buffer, sizeof buffer, &size, &found, E));
+    OK(alluvium_get_into(alluvium_keyspace_reader(rows), S("z"), buffer, sizeof buffer, &size, &found, E));
     CHECK(!found && size == 0);
 
     alluvium_slice keys[] = {{S("b")}, {S("z")}, {S("a")}};
-    OK(alluvium_keyspace_multi_get(rows, keys, 3, values, E));
+    OK(alluvium_multi_get(alluvium_keyspace_reader(rows), keys, 3, values, E));
     CHECK(value_is(values[0], "second") && values[1] == NULL && value_is(values[2], "first"));
-    OK(alluvium_keyspace_multi_get(rows, NULL, 0, NULL, E));
+    OK(alluvium_multi_get(alluvium_keyspace_reader(rows), NULL, 0, NULL, E));
     keys[1].data = NULL;
-    INVALID(alluvium_keyspace_multi_get(rows, keys, 3, values, E));
+    INVALID(alluvium_multi_get(alluvium_keyspace_reader(rows), keys, 3, values, E));
     CHECK(values[0] == NULL && values[2] == NULL);
 
-    OK(alluvium_keyspace_delete(rows, S("b"), E));
+    OK(alluvium_delete(alluvium_keyspace_writer(rows), S("b"), E));
     CHECK(strcmp(read_row(rows, "b"), "absent") == 0);
-    OK(alluvium_keyspace_delete_range(rows, S("a"), S("b"), E));
+    OK(alluvium_delete_range(alluvium_keyspace_writer(rows), S("a"), S("b"), E));
     CHECK(strcmp(read_row(rows, "a"), "absent") == 0);
-    INVALID(alluvium_keyspace_delete_range(rows, S("b"), S("a"), E));
-    OK(alluvium_keyspace_put(rows, S("pre1"), S("v"), E));
-    OK(alluvium_keyspace_delete_prefix(rows, S("pre"), E));
+    INVALID(alluvium_delete_range(alluvium_keyspace_writer(rows), S("b"), S("a"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("pre1"), S("v"), E));
+    OK(alluvium_delete_prefix(alluvium_keyspace_writer(rows), S("pre"), E));
     CHECK(strcmp(read_row(rows, "pre1"), "absent") == 0);
-    INVALID(alluvium_keyspace_put_until(rows, S("a"), S("v"), 1, E));
+    INVALID(alluvium_put_until(alluvium_keyspace_writer(rows), S("a"), S("v"), 1, E));
 
     static const char long_key[ALLUVIUM_KEY_BYTES_MAX + 1];
-    INVALID(alluvium_keyspace_put(rows, long_key, sizeof long_key, S("v"), E));
-    INVALID(alluvium_keyspace_put(rows, S("k"), "v", SIZE_MAX, E));
+    INVALID(alluvium_put(alluvium_keyspace_writer(rows), long_key, sizeof long_key, S("v"), E));
+    INVALID(alluvium_put(alluvium_keyspace_writer(rows), S("k"), "v", SIZE_MAX, E));
 
     // Values stay valid after their database is closed.
     char large[5000];
     memset(large, 'x', sizeof large);
-    OK(alluvium_keyspace_put(rows, S("large"), large, sizeof large, E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("large"), large, sizeof large, E));
     OK(alluvium_flush(database, E));
-    OK(alluvium_keyspace_get(rows, S("large"), &value, E));
+    OK(alluvium_get(alluvium_keyspace_reader(rows), S("large"), &value, E));
     OK(alluvium_close(database, E));
     alluvium_keyspace_free(rows);
     alluvium_database_free(database);
@@ -72,21 +72,21 @@ void test_batches(void) {
 
     CHECK(alluvium_batch_is_empty(batch));
     OK(alluvium_write(database, batch, NULL, E));
-    OK(alluvium_batch_put(batch, one, S("a"), S("1"), E));
-    OK(alluvium_batch_insert(batch, two, S("b"), S("2"), E));
-    OK(alluvium_batch_put(batch, two, S("c"), S("3"), E));
+    OK(alluvium_put(alluvium_batch_writer(batch, one), S("a"), S("1"), E));
+    OK(alluvium_insert(alluvium_batch_writer(batch, two), S("b"), S("2"), E));
+    OK(alluvium_put(alluvium_batch_writer(batch, two), S("c"), S("3"), E));
     CHECK(alluvium_batch_count(batch) == 3 && !alluvium_batch_is_empty(batch));
-    INVALID(alluvium_batch_put(batch, foreign, S("a"), S("1"), E));
-    INVALID(alluvium_batch_put_until(batch, one, S("a"), S("1"), 5, E));
+    INVALID(alluvium_put(alluvium_batch_writer(batch, foreign), S("a"), S("1"), E));
+    INVALID(alluvium_put_until(alluvium_batch_writer(batch, one), S("a"), S("1"), 5, E));
     OK(alluvium_write(database, batch, NULL, E));
     CHECK(strcmp(read_row(one, "a"), "1") == 0 && strcmp(read_row(two, "b"), "2") == 0);
     INVALID(alluvium_write(other, batch, NULL, E));
 
     alluvium_batch_clear(batch);
     CHECK(alluvium_batch_is_empty(batch));
-    OK(alluvium_batch_delete(batch, one, S("a"), E));
-    OK(alluvium_batch_delete_range(batch, two, S("b"), S("bb"), E));
-    OK(alluvium_batch_delete_prefix(batch, two, S("c"), E));
+    OK(alluvium_delete(alluvium_batch_writer(batch, one), S("a"), E));
+    OK(alluvium_delete_range(alluvium_batch_writer(batch, two), S("b"), S("bb"), E));
+    OK(alluvium_delete_prefix(alluvium_batch_writer(batch, two), S("c"), E));
     CHECK(alluvium_batch_count(batch) == 1);
     alluvium_write_options options = {
         .struct_size = sizeof options, .durability = ALLUVIUM_DURABILITY_SYNC, .untracked = 1};
@@ -115,21 +115,21 @@ void test_snapshots(void) {
     size_t size;
     bool found;
 
-    OK(alluvium_keyspace_put(rows, S("a"), S("old"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("a"), S("old"), E));
     OK(alluvium_snapshot_open(database, &snapshot, E));
-    OK(alluvium_keyspace_put(rows, S("a"), S("new"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("a"), S("new"), E));
     copy = alluvium_snapshot_clone(snapshot);
     CHECK(alluvium_snapshot_seqno(copy) == alluvium_snapshot_seqno(snapshot));
     alluvium_snapshot_free(snapshot);
-    OK(alluvium_snapshot_get(copy, rows, S("a"), &value, E));
+    OK(alluvium_get(alluvium_snapshot_reader(copy, rows), S("a"), &value, E));
     CHECK(value_is(value, "old"));
-    OK(alluvium_snapshot_get_into(copy, rows, S("a"), buffer, sizeof buffer, &size, &found, E));
+    OK(alluvium_get_into(alluvium_snapshot_reader(copy, rows), S("a"), buffer, sizeof buffer, &size, &found, E));
     CHECK(found && same(buffer, size, "old"));
     alluvium_slice keys[] = {{S("a")}, {S("b")}};
-    OK(alluvium_snapshot_multi_get(copy, rows, keys, 2, values, E));
+    OK(alluvium_multi_get(alluvium_snapshot_reader(copy, rows), keys, 2, values, E));
     CHECK(value_is(values[0], "old") && values[1] == NULL);
     alluvium_cursor *cursor;
-    OK(alluvium_snapshot_cursor(copy, rows, NULL, &cursor, E));
+    OK(alluvium_cursor_open(alluvium_snapshot_reader(copy, rows), NULL, &cursor, E));
     CHECK(alluvium_cursor_seqno(cursor) == alluvium_snapshot_seqno(copy));
     alluvium_snapshot_free(copy);
     OK(alluvium_cursor_seek_first(cursor, &found, E));

@@ -9,7 +9,7 @@
 #include "check.h"
 
 static void put(const alluvium_keyspace *rows, const char *key) {
-    OK(alluvium_keyspace_put(rows, key, strlen(key), S("v"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), key, strlen(key), S("v"), E));
 }
 
 static bool more_within(const alluvium_changes *changes, uint64_t timeout_ms) {
@@ -201,7 +201,7 @@ static void a_wait_fails_after_a_failed_write(void) {
     none.rlim_cur = 0;
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     CHECK(handler != SIG_ERR && setrlimit(RLIMIT_FSIZE, &none) == 0);
-    alluvium_code code = alluvium_keyspace_put(rows, S("a"), S("v"), NULL);
+    alluvium_code code = alluvium_put(alluvium_keyspace_writer(rows), S("a"), S("v"), NULL);
     CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0 && signal(SIGXFSZ, handler) != SIG_ERR);
     CHECK(code != ALLUVIUM_CODE_OK);
     bool more;

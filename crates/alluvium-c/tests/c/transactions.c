@@ -13,28 +13,31 @@ static alluvium_transaction *begin(const alluvium_database *database, uint32_t i
 
 static void a_transaction_sees_its_writes(const alluvium_database *database, const alluvium_keyspace *rows) {
     alluvium_transaction *transaction = begin(database, ALLUVIUM_ISOLATION_SNAPSHOT);
+    alluvium_writer writer = alluvium_transaction_writer(transaction, rows);
+    alluvium_writer untracked = alluvium_transaction_writer_untracked(transaction, rows);
+    alluvium_reader reader = alluvium_transaction_reader(transaction, rows);
     alluvium_value *value, *values[2];
     alluvium_cursor *cursor;
     char buffer[8];
     size_t size;
     bool found;
-    OK(alluvium_transaction_put(transaction, rows, S("a"), S("1"), E));
-    OK(alluvium_transaction_insert(transaction, rows, S("b"), S("2"), E));
-    OK(alluvium_transaction_put_untracked(transaction, rows, S("c"), S("3"), E));
-    OK(alluvium_transaction_insert_untracked(transaction, rows, S("d"), S("4"), E));
-    OK(alluvium_transaction_delete(transaction, rows, S("b"), E));
-    OK(alluvium_transaction_delete_untracked(transaction, rows, S("d"), E));
-    INVALID(alluvium_transaction_put_until(transaction, rows, S("a"), S("1"), 5, E));
-    OK(alluvium_transaction_get(transaction, rows, S("a"), &value, E));
+    OK(alluvium_put(writer, S("a"), S("1"), E));
+    OK(alluvium_insert(writer, S("b"), S("2"), E));
+    OK(alluvium_put(untracked, S("c"), S("3"), E));
+    OK(alluvium_insert(untracked, S("d"), S("4"), E));
+    OK(alluvium_delete(writer, S("b"), E));
+    OK(alluvium_delete(untracked, S("d"), E));
+    INVALID(alluvium_put_until(writer, S("a"), S("1"), 5, E));
+    OK(alluvium_get(reader, S("a"), &value, E));
     CHECK(value_is(value, "1"));
     OK(alluvium_transaction_get_for_update(transaction, rows, S("b"), &value, E));
     CHECK(value == NULL);
-    OK(alluvium_transaction_get_into(transaction, rows, S("c"), buffer, sizeof buffer, &size, &found, E));
+    OK(alluvium_get_into(reader, S("c"), buffer, sizeof buffer, &size, &found, E));
     CHECK(found && same(buffer, size, "3"));
     alluvium_slice keys[] = {{S("a")}, {S("d")}};
-    OK(alluvium_transaction_multi_get(transaction, rows, keys, 2, values, E));
+    OK(alluvium_multi_get(reader, keys, 2, values, E));
     CHECK(value_is(values[0], "1") && values[1] == NULL);
-    OK(alluvium_transaction_cursor(transaction, rows, NULL, &cursor, E));
+    OK(alluvium_cursor_open(reader, NULL, &cursor, E));
     OK(alluvium_cursor_seek_last(cursor, &found, E));
     const uint8_t *key = alluvium_cursor_key(cursor, &size);
     CHECK(found && same(key, size, "c"));
@@ -43,13 +46,13 @@ static void a_transaction_sees_its_writes(const alluvium_database *database, con
     OK(alluvium_transaction_commit(transaction, E));
     INVALID(alluvium_transaction_commit(transaction, E));
     INVALID(alluvium_transaction_rollback(transaction, E));
-    INVALID(alluvium_transaction_put(transaction, rows, S("a"), S("1"), E));
+    INVALID(alluvium_put(writer, S("a"), S("1"), E));
     alluvium_transaction_free(transaction);
     CHECK(strcmp(read_row(rows, "a"), "1") == 0 && strcmp(read_row(rows, "c"), "3") == 0);
 
     transaction = begin(database, ALLUVIUM_ISOLATION_READ_COMMITTED);
-    OK(alluvium_transaction_delete_range(transaction, rows, S("a"), S("b"), E));
-    OK(alluvium_transaction_delete_prefix(transaction, rows, S("c"), E));
+    OK(alluvium_delete_range(alluvium_transaction_writer(transaction, rows), S("a"), S("b"), E));
+    OK(alluvium_delete_prefix(alluvium_transaction_writer(transaction, rows), S("c"), E));
     OK(alluvium_transaction_rollback(transaction, E));
     alluvium_transaction_free(transaction);
     CHECK(strcmp(read_row(rows, "a"), "1") == 0);
@@ -58,11 +61,11 @@ static void a_transaction_sees_its_writes(const alluvium_database *database, con
 static void savepoints_nest(const alluvium_database *database, const alluvium_keyspace *rows) {
     alluvium_transaction *transaction = begin(database, ALLUVIUM_ISOLATION_SNAPSHOT);
     uint64_t first, second, third;
-    OK(alluvium_transaction_put(transaction, rows, S("s"), S("0"), E));
+    OK(alluvium_put(alluvium_transaction_writer(transaction, rows), S("s"), S("0"), E));
     OK(alluvium_transaction_savepoint(transaction, &first, E));
-    OK(alluvium_transaction_put(transaction, rows, S("s"), S("1"), E));
+    OK(alluvium_put(alluvium_transaction_writer(transaction, rows), S("s"), S("1"), E));
     OK(alluvium_transaction_savepoint(transaction, &second, E));
-    OK(alluvium_transaction_put(transaction, rows, S("s"), S("2"), E));
+    OK(alluvium_put(alluvium_transaction_writer(transaction, rows), S("s"), S("2"), E));
     CHECK(first < second);
     OK(alluvium_transaction_rollback_to(transaction, first, E));
     INVALID(alluvium_transaction_rollback_to(transaction, second, E));
@@ -81,8 +84,8 @@ static void savepoints_nest(const alluvium_database *database, const alluvium_ke
 
 static void conflicts_name_their_row(const alluvium_database *database, const alluvium_keyspace *rows) {
     alluvium_transaction *transaction = begin(database, ALLUVIUM_ISOLATION_SNAPSHOT);
-    OK(alluvium_keyspace_put(rows, S("hot"), S("1"), E));
-    FAILS(ALLUVIUM_CODE_CONFLICT, alluvium_transaction_put(transaction, rows, S("hot"), S("2"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("hot"), S("1"), E));
+    FAILS(ALLUVIUM_CODE_CONFLICT, alluvium_put(alluvium_transaction_writer(transaction, rows), S("hot"), S("2"), E));
     size_t size;
     const uint8_t *key = alluvium_error_key(failure, &size);
     CHECK(same(key, size, "hot"));
@@ -95,10 +98,10 @@ static void conflicts_name_their_row(const alluvium_database *database, const al
     alluvium_transaction *one = begin(database, ALLUVIUM_ISOLATION_SERIALIZABLE);
     alluvium_transaction *two = begin(database, ALLUVIUM_ISOLATION_SERIALIZABLE);
     alluvium_value *value;
-    OK(alluvium_transaction_get(one, rows, S("x"), &value, E));
-    OK(alluvium_transaction_get(two, rows, S("y"), &value, E));
-    OK(alluvium_transaction_put(one, rows, S("y"), S("1"), E));
-    OK(alluvium_transaction_put(two, rows, S("x"), S("1"), E));
+    OK(alluvium_get(alluvium_transaction_reader(one, rows), S("x"), &value, E));
+    OK(alluvium_get(alluvium_transaction_reader(two, rows), S("y"), &value, E));
+    OK(alluvium_put(alluvium_transaction_writer(one, rows), S("y"), S("1"), E));
+    OK(alluvium_put(alluvium_transaction_writer(two, rows), S("x"), S("1"), E));
     OK(alluvium_transaction_commit(one, E));
     FAILS(ALLUVIUM_CODE_CONFLICT, alluvium_transaction_commit(two, E));
     alluvium_transaction_free(one);
@@ -106,8 +109,8 @@ static void conflicts_name_their_row(const alluvium_database *database, const al
 
     alluvium_transaction_options options = {.struct_size = sizeof options, .optimistic = 1};
     OK(alluvium_begin(database, &options, &one, E));
-    OK(alluvium_transaction_put(one, rows, S("hot"), S("3"), E));
-    OK(alluvium_keyspace_put(rows, S("hot"), S("4"), E));
+    OK(alluvium_put(alluvium_transaction_writer(one, rows), S("hot"), S("3"), E));
+    OK(alluvium_put(alluvium_keyspace_writer(rows), S("hot"), S("4"), E));
     FAILS(ALLUVIUM_CODE_CONFLICT, alluvium_transaction_commit(one, E));
     alluvium_transaction_free(one);
 
@@ -116,7 +119,8 @@ static void conflicts_name_their_row(const alluvium_database *database, const al
     CHECK(one == NULL);
     OK(alluvium_begin(database, NULL, &one, E));
     static const char large[70000];
-    FAILS(ALLUVIUM_CODE_TRANSACTION_TOO_LARGE, alluvium_transaction_put(one, rows, S("l"), large, sizeof large, E));
+    FAILS(ALLUVIUM_CODE_TRANSACTION_TOO_LARGE,
+          alluvium_put(alluvium_transaction_writer(one, rows), S("l"), large, sizeof large, E));
     alluvium_transaction_free(one);
 }
 
@@ -136,10 +140,10 @@ static void locks_keep_others_out(const alluvium_database *database, const alluv
     alluvium_lock_cancel_cancel(cancel);
     CHECK(alluvium_lock_cancel_is_canceled(cancel));
     alluvium_lock_cancel_free(cancel);
-    FAILS(ALLUVIUM_CODE_CANCELED, alluvium_transaction_put(three, rows, S("row"), S("v"), E));
+    FAILS(ALLUVIUM_CODE_CANCELED, alluvium_put(alluvium_transaction_writer(three, rows), S("row"), S("v"), E));
     alluvium_transaction_free(one);
     alluvium_transaction_free(two);
-    OK(alluvium_transaction_put(three, rows, S("row"), S("v"), E));
+    OK(alluvium_put(alluvium_transaction_writer(three, rows), S("row"), S("v"), E));
     alluvium_transaction_free(three);
 }
 
@@ -153,7 +157,7 @@ static void *commit_here(void *transaction) {
 
 static void handles_move_between_threads(const alluvium_database *database, const alluvium_keyspace *rows) {
     alluvium_transaction *transaction = begin(database, ALLUVIUM_ISOLATION_SNAPSHOT);
-    OK(alluvium_transaction_put(transaction, rows, S("moved"), S("yes"), E));
+    OK(alluvium_put(alluvium_transaction_writer(transaction, rows), S("moved"), S("yes"), E));
     pthread_t thread;
     void *answer;
     CHECK(pthread_create(&thread, NULL, commit_here, transaction) == 0);
@@ -172,7 +176,7 @@ void test_transactions(void) {
     handles_move_between_threads(database, rows);
     alluvium_transaction *transaction = begin(database, ALLUVIUM_ISOLATION_SNAPSHOT);
     OK(alluvium_close(database, E));
-    FAILS(ALLUVIUM_CODE_CLOSED, alluvium_transaction_put(transaction, rows, S("a"), S("1"), E));
+    FAILS(ALLUVIUM_CODE_CLOSED, alluvium_put(alluvium_transaction_writer(transaction, rows), S("a"), S("1"), E));
     FAILS(ALLUVIUM_CODE_CLOSED, alluvium_transaction_commit(transaction, E));
     alluvium_keyspace_free(rows);
     alluvium_database_free(database);
@@ -182,7 +186,7 @@ void test_transactions(void) {
 static alluvium_prepared *prepare(const alluvium_database *database, const alluvium_keyspace *rows, const char *name) {
     alluvium_transaction *transaction = begin(database, ALLUVIUM_ISOLATION_SNAPSHOT);
     alluvium_prepared *prepared;
-    OK(alluvium_transaction_put(transaction, rows, name, strlen(name), S("v"), E));
+    OK(alluvium_put(alluvium_transaction_writer(transaction, rows), name, strlen(name), S("v"), E));
     OK(alluvium_transaction_prepare(transaction, name, strlen(name), &prepared, E));
     INVALID(alluvium_transaction_commit(transaction, E));
     alluvium_transaction_free(transaction);
@@ -234,7 +238,7 @@ void test_prepared(void) {
     CHECK(strcmp(read_row(rows, "second"), "absent") == 0);
 
     alluvium_transaction *transaction = begin(database, ALLUVIUM_ISOLATION_SERIALIZABLE);
-    OK(alluvium_transaction_put(transaction, rows, S("k"), S("v"), E));
+    OK(alluvium_put(alluvium_transaction_writer(transaction, rows), S("k"), S("v"), E));
     INVALID(alluvium_transaction_prepare(transaction, S("serializable"), &prepared, E));
     CHECK(prepared == NULL);
     alluvium_transaction_free(transaction);

@@ -24,7 +24,6 @@ fn handles_are_send_and_shared_ones_sync() {
     moves::<alluvium_transaction>();
     moves::<alluvium_prepared>();
     moves::<alluvium_ingest>();
-    moves::<alluvium_bulk_load>();
     moves::<alluvium_backup_store>();
     moves::<alluvium_changes>();
 }
