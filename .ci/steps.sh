@@ -289,25 +289,26 @@ declare -A budgets=(
     [system]=30 [fmt]=10 [tidy]=15 [formats]=10 [header]=15 [clippy]=120 [test]=700 [sim]=120 [docs]=60 [licenses]=15
     [fuzz]=90 [browser]=320 [lab-smoke]=180 [kill]=60 [more-engines]=400 [servers]=800
 )
-declare -A taken=()
+declare -A taken=() used=()
 
-# Prints the seconds of each step next to its budget.
+# Prints the seconds of each step next to its budget, and the processor time of all its processes.
 show_times() {
     local name mark
-    printf '\n%-14s %7s %7s\n' step seconds budget
+    printf '\n%-14s %7s %7s %7s\n' step seconds budget cpu
     for name in "$@"; do
         mark=
         [ "${taken[$name]}" -le "${budgets[$name]}" ] || mark='  over budget'
-        printf '%-14s %7s %7s%s\n' "$name" "${taken[$name]}" "${budgets[$name]}" "$mark"
+        printf '%-14s %7s %7s %7s%s\n' "$name" "${taken[$name]}" "${budgets[$name]}" "${used[$name]}" "$mark"
     done
 }
 
 run_step() {
-    local name=$1 started=$SECONDS status
+    local name=$1 started=$SECONDS status cpu TIMEFORMAT='%U %S'
     printf '\n==> %s\n' "$name"
     # Not in a condition: bash would ignore `set -e` inside the step.
     set +e
-    (set -e; "step_$name")
+    # The only output inside the braces is that of `time`.
+    cpu=$({ time { (set -e; "step_$name") >&"$stdout" 2>&"$stderr"; }; } 2>&1)
     status=$?
     set -e
     if [ "$status" -ne 0 ]; then
@@ -315,6 +316,7 @@ run_step() {
         exit 1
     fi
     taken[$name]=$((SECONDS - started))
+    used[$name]=$(awk '{ printf "%.0f", $1 + $2 }' <<<"$cpu")
     printf '<== %s: ok, %s s\n' "$name" "${taken[$name]}"
 }
 
@@ -332,4 +334,6 @@ main() {
     printf '\nall steps ok, %s s\n' "$SECONDS"
 }
 
+# Copies for the output of steps.
+exec {stdout}>&1 {stderr}>&2
 main "$@"

@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn no_memtable_is_sealed_while_sealed_ones_cannot_be_flushed() {
         let (db, k) = opened();
-        let env = db.shared().compaction();
+        let env = db.shared().compaction_env();
         env.flushes.stop();
         let sealed = [b"a", b"b", b"c"].map(|key| {
             k.put(key, b"1").expect("put");
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn commits_and_seeks_count_as_use() {
         let (db, k) = opened();
-        let env = db.shared().compaction();
+        let env = db.shared().compaction_env();
         let used = || {
             let visible = env.core.read_points.visible();
             let (seeks, now) = (all_seeks(&env), look_at_memtables(&env));
@@ -363,7 +363,7 @@ mod tests {
             k.put(b"key", value).expect("put");
             db.flush().expect("flush");
         }
-        let env = db.shared().compaction();
+        let env = db.shared().compaction_env();
         let picks = |needless, lasts| {
             let now = look_at_memtables(&env);
             let mut seen = look(&env).0;

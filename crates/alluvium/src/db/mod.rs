@@ -363,7 +363,7 @@ impl Database {
     /// for [`Database::flush`].
     pub fn settle(&self) -> Result<()> {
         self.flush()?;
-        crate::compaction::settle(&self.shared().compaction())
+        crate::compaction::settle(&self.shared().compaction_env())
     }
 
     /// Makes a second, independent database at `target` that holds exactly the commits up to one

@@ -49,10 +49,10 @@ pub(super) fn start_threads(shared: &Shared, threads: &mut Vec<JoinHandle<()>>) 
         let events = Arc::clone(&core.events);
         threads.push(start(core, "alv-events", move || events.run())?);
     }
-    let flush = shared.flush();
+    let flush = shared.flush_env();
     threads.push(start(core, "alv-flush", move || crate::flush::run(&flush))?);
     for _ in 0..core.options.compaction_threads {
-        let env = shared.compaction();
+        let env = shared.compaction_env();
         let run = move || crate::compaction::run(&env);
         threads.push(start(core, "alv-compaction", run)?);
     }

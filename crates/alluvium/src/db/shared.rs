@@ -145,7 +145,7 @@ impl Shared {
     }
 
     /// Returns the environment of flushes.
-    pub fn flush(&self) -> FlushEnv {
+    pub fn flush_env(&self) -> FlushEnv {
         FlushEnv {
             core: Arc::clone(&self.core),
             queue: Arc::clone(&self.flushes),
@@ -158,7 +158,7 @@ impl Shared {
     }
 
     /// Returns the environment of compactions.
-    pub fn compaction(&self) -> CompactionEnv {
+    pub fn compaction_env(&self) -> CompactionEnv {
         CompactionEnv {
             core: Arc::clone(&self.core),
             jobs: Arc::clone(&self.jobs),

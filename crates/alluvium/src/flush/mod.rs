@@ -88,9 +88,10 @@ fn flush_all(
                     env.core.metrics.flush_us.note_log2(took);
                     env.core.metrics.flush_bytes.note_log2(memtable_bytes);
                 }
-                env.queue.done(now);
-                // Each flushed generation releases segments of the log.
+                // Each flushed generation releases segments of the log. Before callers that wait for
+                // the flush go on: they see the space.
                 env.ballast.found_space();
+                env.queue.done(now);
             }
             // Nothing was installed; the memtables are still there.
             Err(error) if error.may_be_retried() => {

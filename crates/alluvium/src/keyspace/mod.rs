@@ -395,7 +395,7 @@ impl Keyspace {
         if self.tree.load().has_memtable_rows() {
             self.db.flush()?;
         }
-        crate::compaction::compact_range(&shared.compaction(), &self.tree, start, end, upto)
+        crate::compaction::compact_range(&shared.compaction_env(), &self.tree, start, end, upto)
     }
 
     /// Opens a cursor over the newest commit visible now. Reads nothing before its first move.
