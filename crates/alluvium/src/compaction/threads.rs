@@ -15,6 +15,30 @@ use crate::compaction::survey::{Place, Survey, survey, survey_of};
 use crate::error::{Error, Result};
 use crate::sync::time::Instant;
 
+/// Choice of a thread: an early flush, and then something else. Holds no table: a replaced file is
+/// removed after its last user.
+struct Choice {
+    flush: EarlyFlush,
+    then: Then,
+}
+
+enum Then {
+    /// Runs a claimed job.
+    Run(Job),
+    LookAgain,
+    /// Looks for space before the flush, and sleeps.
+    MakeRoom,
+    /// Sleeps until an event, or at most this long.
+    Sleep(Option<Duration>),
+}
+
+impl From<Then> for Choice {
+    fn from(then: Then) -> Choice {
+        let flush = EarlyFlush::Nothing;
+        Choice { flush, then }
+    }
+}
+
 /// Runs one compaction thread until the database closes or is poisoned.
 pub(crate) fn run(env: &CompactionEnv) {
     loop {
@@ -23,33 +47,48 @@ pub(crate) fn run(env: &CompactionEnv) {
         if ends || env.jobs.is_stopped() {
             return;
         }
-        let (mut seen, places) = look(env);
-        let most = match next(&env.rules(), &seen) {
-            Next::Compact(mode, picked) => {
-                let job = job(mode, picked, &places);
-                // Another thread may have claimed the same group in the meantime: then looks again.
-                if claim(&mut env.jobs.state.lock(), &job) {
-                    compact(env, &job);
-                }
-                continue;
+        let Choice { flush, then } = choose(env);
+        if matches!(then, Then::MakeRoom) {
+            // Space from files that other jobs removed, or that a dropped keyspace had.
+            env.ballast.look_for_space();
+        }
+        match flush {
+            EarlyFlush::Nothing => {}
+            EarlyFlush::Sealed => env.flushes.want(),
+            EarlyFlush::All => env.commits.seal_and_flush(),
+        }
+        match then {
+            Then::Run(job) => compact(env, &job),
+            Then::LookAgain => {}
+            Then::MakeRoom => sleep(env, events, Some(RETRY_LOOK)),
+            Then::Sleep(most) => sleep(env, events, most),
+        }
+    }
+}
+
+/// Looks at the database and chooses.
+fn choose(env: &CompactionEnv) -> Choice {
+    let (mut seen, places) = look(env);
+    match next(&env.rules(), &seen) {
+        Next::Compact(mode, picked) => {
+            let job = job(mode, picked, &places);
+            // Another thread may have claimed the same group in the meantime: then looks again.
+            if claim(&mut env.jobs.state.lock(), &job) {
+                Then::Run(job).into()
+            } else {
+                Then::LookAgain.into()
             }
-            Next::Refuse(group) => {
-                places[group].group().scan_cost.reset();
-                continue;
-            }
-            Next::MakeRoom(flush) => {
-                // Space from files that other jobs removed, or that a dropped keyspace had.
-                env.ballast.look_for_space();
-                run_flush(env, flush);
-                Some(RETRY_LOOK)
-            }
-            Next::Sleep(most) => most,
-            Next::Quiet => match be_quiet(env, &mut seen, &places) {
-                Some(most) => Some(most),
-                None => continue,
-            },
-        };
-        sleep(env, events, most);
+        }
+        Next::Refuse(group) => {
+            places[group].group().scan_cost.reset();
+            Then::LookAgain.into()
+        }
+        Next::MakeRoom(flush) => Choice {
+            flush,
+            then: Then::MakeRoom,
+        },
+        Next::Sleep(most) => Then::Sleep(most).into(),
+        Next::Quiet => choose_in_quiet(env, &mut seen, &places),
     }
 }
 
@@ -184,17 +223,11 @@ fn retry_later(env: &CompactionEnv, job: &Job, error: Error) {
     env.jobs.postpone(&job.tree, &job.low, error);
 }
 
-fn run_flush(env: &CompactionEnv, flush: EarlyFlush) {
-    match flush {
-        EarlyFlush::Nothing => {}
-        EarlyFlush::Sealed => env.flushes.want(),
-        EarlyFlush::All => env.commits.seal_and_flush(),
-    }
-}
-
-/// Does work that is not due. Returns the time to sleep; `None` after a compaction.
-fn be_quiet(env: &CompactionEnv, seen: &mut Seen, places: &[Place]) -> Option<Duration> {
-    let after = env.core.options.idle_after?;
+/// Chooses work that is not due.
+fn choose_in_quiet(env: &CompactionEnv, seen: &mut Seen, places: &[Place]) -> Choice {
+    let Some(after) = env.core.options.idle_after else {
+        return Then::Sleep(None).into();
+    };
     let points = &env.core.read_points;
     let (visible, horizon) = (points.visible(), points.horizon());
     let (seeks, memtables) = (all_seeks(env), look_at_memtables(env));
@@ -206,28 +239,25 @@ fn be_quiet(env: &CompactionEnv, seen: &mut Seen, places: &[Place]) -> Option<Du
         clock.is_some_and(|clock| clock.has_compacted(place.tree.id, &place.group().low))
     };
     let (flush, rest) = quiet(&env.rules(), seen, &calm, in_pass);
-    let mut claimed = None;
-    match rest {
-        Rest::Sleep(_) => {}
+    let then = match rest {
+        Rest::Sleep(most) => Then::Sleep(Some(most)),
         Rest::Compact(picked) => {
+            env.core.memory.budget.forget_peak();
             let job = job(Mode::Idle(visible), picked, places);
             if claim(&mut state, &job) {
                 state.begin_idle(&job.tree, &job.low);
-                claimed = Some(job);
+                Then::Run(job)
+            } else {
+                Then::LookAgain
             }
         }
-        Rest::EndPass => state.end_pass(memtables.at, visible),
-    }
-    drop(state);
-    run_flush(env, flush);
-    match rest {
-        Rest::Sleep(most) => return Some(most),
-        Rest::Compact(_) | Rest::EndPass => env.core.memory.budget.forget_peak(),
-    }
-    if let Some(job) = &claimed {
-        compact(env, job);
-    }
-    (rest == Rest::EndPass).then_some(calm.period)
+        Rest::EndPass => {
+            env.core.memory.budget.forget_peak();
+            state.end_pass(memtables.at, visible);
+            Then::Sleep(Some(calm.period))
+        }
+    };
+    Choice { flush, then }
 }
 
 /// Returns the number of all seeks of scans in the database.
@@ -273,15 +303,7 @@ fn run_urgent(env: &CompactionEnv) -> Result<()> {
         return Ok(());
     }
     // Ends: each job that is picked leaves fewer tables than it found.
-    while env.core.poison.check().is_ok() {
-        let survey = free_groups(env);
-        let Some(picked) = env.rules().pick_urgent(&survey.sizes) else {
-            return Ok(());
-        };
-        let job = job(Mode::Urgent, picked, &survey.places);
-        if !claim(&mut env.jobs.state.lock(), &job) {
-            return Ok(());
-        }
+    while let Some(job) = claim_urgent(env) {
         let result = job.run(env, &|| Ok(()));
         release(env, &job);
         match result {
@@ -291,6 +313,14 @@ fn run_urgent(env: &CompactionEnv) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn claim_urgent(env: &CompactionEnv) -> Option<Job> {
+    env.core.poison.check().ok()?;
+    let survey = free_groups(env);
+    let picked = env.rules().pick_urgent(&survey.sizes)?;
+    let job = job(Mode::Urgent, picked, &survey.places);
+    claim(&mut env.jobs.state.lock(), &job).then_some(job)
 }
 
 #[cfg(all(test, not(loom), not(feature = "simulation")))]
@@ -326,10 +356,11 @@ mod tests {
             k.put(key, b"1").expect("put");
             let (mut seen, _) = look(&env);
             seen.low_on_space = true;
-            let Next::MakeRoom(flush) = next(&env.rules(), &seen) else {
-                panic!("the device is full: {seen:?}");
-            };
-            run_flush(&env, flush);
+            match next(&env.rules(), &seen) {
+                Next::MakeRoom(EarlyFlush::All) => env.commits.seal_and_flush(),
+                Next::MakeRoom(_) => {}
+                other => panic!("the device is full: {other:?}"),
+            }
             env.flushes.sealed_bytes()
         });
         assert!(sealed[0] > 0);
