@@ -5,7 +5,7 @@
 //! [`KvConnection::begin`]. All calls are monomorphized per engine: the client's cost must not
 //! distort the engine's.
 
-use crate::engine::Result;
+use crate::error::Result;
 
 /// Index of an ordered map in the schema given at open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -120,7 +120,7 @@ pub trait KvConnection: Send {
 
     /// Begins a transaction. A row that it read by [`KvTxn::get_for_update`] cannot change before
     /// it ends: either other transactions wait for the row, or one of the two gets
-    /// [`crate::engine::EngineError::Retry`], at the latest from commit.
+    /// [`crate::error::EngineError::Retry`], at the latest from commit.
     fn begin(&mut self) -> Result<Self::Txn<'_>>;
 
     /// Inserts new rows of a load, atomically and with the engine's durability class.

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::engine::{Counter, DurabilityFacts, Engine, EngineError, EngineFacts, Result};
+use crate::engine::{Counter, DurabilityFacts, Engine, EngineFacts};
+use crate::error::{EngineError, Result};
 use crate::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapId, Scan};
 use crate::kv_sequence::{KvRowStore, RowStore};
 use crate::linkbench::{KvLinkStore, LinkStore};

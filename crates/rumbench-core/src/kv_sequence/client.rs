@@ -7,7 +7,7 @@ use super::steps::{Action, MULTIGET_KEYS};
 use super::store::{Row, RowConnection};
 use super::stream::{Request, Stream, loaded_draw};
 use super::value::Values;
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::kv::{Direction, Scan};
 use crate::retry::{retried, retried_with};
 use crate::trial::{Done, OpIndex, PhaseClient};

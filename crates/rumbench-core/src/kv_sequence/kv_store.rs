@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::store::{Row, RowConnection, RowStore};
-use crate::engine::Result;
+use crate::error::Result;
 use crate::kv::{BulkRow, KvConnection, KvEngine, MapDef, MapId, Scan};
 
 /// The only map.

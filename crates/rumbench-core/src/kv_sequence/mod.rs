@@ -9,16 +9,14 @@
 mod client;
 pub mod config;
 pub mod kv_store;
-pub mod settings;
 pub mod steps;
 mod store;
 pub mod stream;
 pub mod value;
 pub mod workload;
 
-pub use config::{Config, Form};
+pub use config::{Config, Form, SETTINGS};
 pub use kv_store::KvRowStore;
-pub use settings::SETTINGS;
 pub use steps::{STEPS, StepDef};
 pub use store::{Row, RowConnection, RowStore};
 pub use workload::KvSequence;

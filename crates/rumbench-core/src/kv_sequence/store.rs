@@ -3,7 +3,7 @@
 //! Engines with SQL implement [`RowStore`] themselves; ordered key-value engines get it from
 //! [`crate::kv_sequence::kv_store`].
 
-use crate::engine::Result;
+use crate::error::Result;
 use crate::kv::Scan;
 
 /// A row to write.
@@ -28,7 +28,7 @@ pub trait RowStore: Send + Sync {
 }
 
 /// One client's connection. A write is one transaction; the caller runs it again after a conflict,
-/// reported as [`crate::engine::EngineError::Retry`].
+/// reported as [`crate::error::EngineError::Retry`].
 pub trait RowConnection: Send {
     /// Loads new rows with ascending keys in one commit.
     fn load(&mut self, rows: &[Row<'_>]) -> Result<()>;

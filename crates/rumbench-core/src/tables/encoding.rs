@@ -7,7 +7,7 @@
 
 use super::rows::Value;
 use super::schema::{COLUMNS_MAX, Column, ColumnType, Table};
-use crate::engine::{EngineError, Result};
+use crate::error::{EngineError, Result};
 
 /// Values of a row on the stack.
 pub(super) type Values<'a> = [Value<'a>; COLUMNS_MAX];

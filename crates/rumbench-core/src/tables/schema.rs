@@ -1,7 +1,6 @@
 //! Schema of a workload's tables: columns, primary keys, secondary indexes.
 
-use super::store::Path;
-use crate::engine::{EngineError, Schema};
+use crate::error::EngineError;
 use crate::kv::MapDef;
 
 /// Maximum number of columns of a table, so that a row fits on the stack.
@@ -65,6 +64,15 @@ pub struct Index {
     pub name: String,
     /// Positions of its columns in [`Table::columns`].
     pub columns: Vec<usize>,
+}
+
+/// Order of a range read, and the columns that it returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Path {
+    /// Whole rows by primary key.
+    Primary,
+    /// The columns of this index and the primary key, from the index alone.
+    Index(usize),
 }
 
 /// One table.
@@ -211,11 +219,6 @@ impl TableSchema {
             first_maps,
             transactions,
         })))
-    }
-
-    /// Returns the schema that an engine is opened with.
-    pub fn schema(&'static self) -> Schema {
-        Schema::Tables(self)
     }
 
     /// Returns all tables.

@@ -1,18 +1,9 @@
 //! Operations on tables that workloads are made of.
 
 use super::rows::{RowBatch, Value};
-use super::schema::{TableId, TableSchema};
-use crate::engine::{EngineError, Result};
+use super::schema::{Path, TableId, TableSchema};
+use crate::error::{EngineError, Result};
 use crate::kv::Direction;
-
-/// Order of a range read, and the columns that it returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Path {
-    /// Whole rows by primary key.
-    Primary,
-    /// The columns of this index and the primary key, from the index alone.
-    Index(usize),
-}
 
 /// A range of a path. Bounds are values of its first columns; the other columns have no bounds.
 #[derive(Debug, Clone, Copy)]
@@ -144,7 +135,7 @@ pub trait TableStore: Send + Sync {
 }
 
 /// One client's connection. A write is one transaction; the caller runs it again after a conflict,
-/// reported as [`crate::engine::EngineError::Retry`]. A row and its index entries change together.
+/// reported as [`crate::error::EngineError::Retry`]. A row and its index entries change together.
 pub trait TableConnection: Send {
     /// Inserts rows with new keys.
     fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()>;

@@ -132,7 +132,7 @@ fn every_engine_keeps_the_rules_of_tables() {
     for entry in real_engines() {
         let dir = tempfile::tempdir().unwrap();
         let config = OpenConfig {
-            schema: schema.schema(),
+            schema: Schema::Tables(schema),
             ..config(dir.path(), Durability::Buffered)
         };
         let engine = open(entry, &config).unwrap();

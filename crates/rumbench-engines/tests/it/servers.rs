@@ -362,7 +362,7 @@ fn every_variant_keeps_the_rules_of_tables() {
     for (entry, variant) in variants() {
         let dir = tempfile::tempdir().unwrap();
         let config = OpenConfig {
-            schema: schema.schema(),
+            schema: Schema::Tables(schema),
             ..variant_config(dir.path(), variant)
         };
         let engine = entry.open(&config).unwrap();
