@@ -1,8 +1,8 @@
 //! Interface of an engine under test: opening, facts, sizes, counters, settling, closing.
 //!
-//! A trait of each workload reads and writes rows: [`crate::linkbench::LinkStore`],
-//! [`crate::kv_sequence::RowStore`], and [`crate::tables::TableStore`] for all others. Engines that
-//! are ordered maps implement [`crate::kv::KvEngine`] once and get every workload from it.
+//! Two traits read and write rows: [`crate::linkbench::LinkStore`]
+//! for LinkBench, [`crate::tables::TableStore`] for all others. Engines that are ordered maps
+//! implement [`crate::kv::KvEngine`] once and get every workload from it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::error::{EngineError, Result};
 use crate::kv::MapDef;
-use crate::kv_sequence::{self, RowStore};
 use crate::linkbench::kv_store;
 use crate::linkbench::store::LinkStore;
 use crate::tables::schema::TableSchema;
@@ -47,9 +46,7 @@ pub const ALL_ACKNOWLEDGED: &str = "all acknowledged commits";
 pub enum Schema {
     /// Nodes, links, their index and counts.
     LinkBench,
-    /// One table of keys and values.
-    KvSequence,
-    /// Tables with columns and indexes.
+    /// Tables with columns and indexes, or one of keys and values.
     Tables(&'static TableSchema),
 }
 
@@ -58,7 +55,6 @@ impl Schema {
     pub fn maps(self) -> Vec<MapDef> {
         match self {
             Schema::LinkBench => kv_store::schema().to_vec(),
-            Schema::KvSequence => kv_sequence::kv_store::schema().to_vec(),
             Schema::Tables(schema) => schema.maps().to_vec(),
         }
     }
@@ -68,7 +64,6 @@ impl Schema {
     pub fn has_transactions(self) -> bool {
         match self {
             Schema::LinkBench => true,
-            Schema::KvSequence => false,
             Schema::Tables(schema) => schema.has_transactions(),
         }
     }
@@ -133,10 +128,6 @@ pub trait Engine: Send + Sync {
 
     /// Returns the tables of LinkBench on this engine, which was opened with [`Schema::LinkBench`].
     fn link_store(&self) -> Result<Arc<dyn LinkStore>>;
-
-    /// Returns the table of kv-sequence on this engine, which was opened with
-    /// [`Schema::KvSequence`].
-    fn row_store(&self) -> Result<Arc<dyn RowStore>>;
 
     /// Returns the tables of `schema` on this engine, which was opened with it. Engines that are
     /// ordered maps answer with [`crate::tables::kv_table_store`].

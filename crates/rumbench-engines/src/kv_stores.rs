@@ -17,16 +17,6 @@ macro_rules! kv_stores {
             ))
         }
 
-        fn row_store(
-            &self,
-        ) -> rumbench_core::engine::Result<std::sync::Arc<dyn rumbench_core::kv_sequence::RowStore>>
-        {
-            let engine = std::sync::Arc::new(self.clone());
-            Ok(std::sync::Arc::new(
-                rumbench_core::kv_sequence::KvRowStore::new(engine),
-            ))
-        }
-
         fn table_store(
             &self,
             schema: &'static rumbench_core::tables::TableSchema,

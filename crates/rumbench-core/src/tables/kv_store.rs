@@ -25,7 +25,9 @@ pub fn kv_table_store<E: KvEngine>(
     engine: E,
     schema: &'static TableSchema,
 ) -> Result<Arc<dyn TableStore>> {
-    open_catalog(&mut engine.connect()?, schema)?;
+    if !schema.is_key_value() {
+        open_catalog(&mut engine.connect()?, schema)?;
+    }
     Ok(Arc::new(KvTableStore { engine, schema }))
 }
 
@@ -109,8 +111,15 @@ impl<C: KvConnection> TableConnection for KvTables<C> {
     fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
         let built = &self.built[table.0];
         self.entries.fill_rows((self.schema, table), built, rows)?;
-        let entries: Vec<BulkRow<'_>> = self.entries.iter().collect();
-        self.connection.bulk_insert(&entries)
+        let mut entries = self.entries.iter();
+        match (entries.len(), entries.next()) {
+            // A load of one row a commit allocates nothing.
+            (1, Some(entry)) => self.connection.bulk_insert(&[entry]),
+            _ => {
+                let entries: Vec<BulkRow<'_>> = self.entries.iter().collect();
+                self.connection.bulk_insert(&entries)
+            }
+        }
     }
 
     fn delete_first(&mut self, table: TableId, from: &[Value<'_>], rows: usize) -> Result<usize> {
@@ -191,6 +200,35 @@ impl<C: KvConnection> TableConnection for KvTables<C> {
             writes.txn.commit()?;
         }
         Ok(there)
+    }
+
+    fn put(&mut self, table: TableId, row: &RowBatch) -> Result<()> {
+        self.entries.fill_rows((self.schema, table), &[], row)?;
+        let mut entries = self.entries.iter();
+        entries.try_for_each(|entry| self.connection.put(entry.map, entry.key, entry.value))
+    }
+
+    fn get_one(
+        &mut self,
+        table: TableId,
+        key: &RowBatch,
+        read: &mut dyn FnMut(Option<&[Value<'_>]>),
+    ) -> Result<()> {
+        let of = self.schema.table(table);
+        let bytes = &mut self.start;
+        bytes.clear();
+        let values = key.rows().next().into_iter().flat_map(|key| key.values());
+        append_key(of, 0..of.key_columns, values, bytes)?;
+        let map = rows_map(self.schema, table);
+        self.connection.get(map, bytes, |value| {
+            let Some(value) = value else {
+                read(None);
+                return Ok(());
+            };
+            let mut values = NO_VALUES;
+            read(Some(read_row(of, bytes, value, &mut values)?));
+            Ok(())
+        })?
     }
 
     fn get(

@@ -161,6 +161,10 @@ pub trait TableConnection: Send {
     /// it existed. The row is protected from lost updates of its index entries.
     fn replace(&mut self, table: TableId, row: &RowBatch) -> Result<bool>;
 
+    /// Writes a row that may exist, given as a batch of this row alone. The table is of
+    /// [`TableSchema::key_value`].
+    fn put(&mut self, table: TableId, row: &RowBatch) -> Result<()>;
+
     /// Runs several statements as one transaction, all or nothing. A statement sees the writes of
     /// earlier ones. No other client can change rows that it changed or looked for before the
     /// transaction ends.
@@ -181,6 +185,16 @@ pub trait TableConnection: Send {
         keys: &RowBatch,
         read: &mut dyn FnMut(usize, Option<&[Value<'_>]>),
     ) -> Result<()>;
+
+    /// Reads the row of one key by the engine's call for a single key; `read` gets it, or `None`.
+    fn get_one(
+        &mut self,
+        table: TableId,
+        key: &RowBatch,
+        read: &mut dyn FnMut(Option<&[Value<'_>]>),
+    ) -> Result<()> {
+        self.get(table, key, &mut |_, row| read(row))
+    }
 
     /// Reads a range of one point in time; `visit` returns false to stop.
     fn scan(

@@ -12,7 +12,7 @@ mod tables;
 mod transactions;
 mod visibility;
 
-pub use rows::row_store;
+pub use rows::{key_value_schema, key_value_table};
 pub use tables::{table_schema, table_store};
 
 use std::fmt::Debug;

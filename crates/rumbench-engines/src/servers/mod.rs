@@ -101,6 +101,9 @@ fn create_tables<S: Session>(session: &mut S, dialect: Dialect, schema: Schema) 
     let tables = match schema {
         Schema::LinkBench => link_sql::create_tables(dialect),
         Schema::Tables(schema) => {
+            if schema.is_key_value() {
+                return Err(no_key_value());
+            }
             session.query(sql::CREATE_CATALOG)?;
             match session
                 .query(sql::READ_CATALOG)?
@@ -112,7 +115,6 @@ fn create_tables<S: Session>(session: &mut S, dialect: Dialect, schema: Schema) 
             }
             sql::create_tables(dialect, schema)
         }
-        Schema::KvSequence => return Err(no_key_value()),
     };
     tables
         .iter()
@@ -122,7 +124,7 @@ fn create_tables<S: Session>(session: &mut S, dialect: Dialect, schema: Schema) 
 /// Refuses a workload without an SQL form.
 fn check_schema(config: &OpenConfig) -> Result<()> {
     match config.schema {
-        Schema::KvSequence => Err(no_key_value()),
+        Schema::Tables(schema) if schema.is_key_value() => Err(no_key_value()),
         Schema::LinkBench | Schema::Tables(_) => Ok(()),
     }
 }

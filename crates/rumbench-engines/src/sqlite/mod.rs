@@ -10,7 +10,6 @@
 //! - LinkBench's index is created after the load: sorted once instead of grown in random places.
 
 mod connection;
-mod rows;
 mod sql;
 mod table_sql;
 mod tables;
@@ -25,7 +24,6 @@ use rumbench_core::engine::{
     Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
     Schema,
 };
-use rumbench_core::kv_sequence::RowStore;
 use rumbench_core::linkbench::{LinkConnection, LinkStore};
 use rumbench_core::tables::{TableSchema, TableStore};
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
@@ -36,7 +34,6 @@ use crate::periodic::{Periodic, SYNC_INTERVAL};
 use crate::registry::Adapter;
 use crate::settings::Settings;
 use connection::SqliteConnection;
-use rows::SqliteRows;
 use tables::SqliteTables;
 
 const DATA_FILE: &str = "rumbench.sqlite";
@@ -118,10 +115,11 @@ fn create_tables(own: &Connection, schema: Schema) -> Result<i64> {
             own.query_row(sql::HIGHEST_NODE, (), |row| row.get(0))
                 .map_err(sqlite_error("sqlite: read highest node id"))
         }
-        Schema::KvSequence => create(sql::CREATE_ROWS).map(|()| 0),
         Schema::Tables(schema) => {
-            create(table_sql::CREATE_CATALOG)?;
-            check_catalog(own, schema)?;
+            if !schema.is_key_value() {
+                create(table_sql::CREATE_CATALOG)?;
+                check_catalog(own, schema)?;
+            }
             create(&table_sql::create_tables(schema)).map(|()| 0)
         }
     }
@@ -247,7 +245,7 @@ impl Tuning {
                 "created after the load",
                 "one sort instead of random inserts",
             ),
-            Schema::KvSequence | Schema::Tables(_) => c.given("multi_get", "a loop of gets"),
+            Schema::Tables(_) => c.given("multi_get", "a loop of gets"),
         }
         c
     }
@@ -294,10 +292,6 @@ impl Engine for Sqlite {
 
     fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
         Ok(Arc::new(SqliteStore(self.0.clone())))
-    }
-
-    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
-        Ok(Arc::new(SqliteRows(Arc::clone(&self.0))))
     }
 
     fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {

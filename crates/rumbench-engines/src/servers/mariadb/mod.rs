@@ -27,7 +27,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rumbench_core::engine::{
     Counter, Engine, EngineError, EngineFacts, External, OpenConfig, Result,
 };
-use rumbench_core::kv_sequence::RowStore;
 use rumbench_core::linkbench::LinkStore;
 use rumbench_core::tables::{TableSchema, TableStore};
 use rustix::process::Signal;
@@ -41,9 +40,7 @@ use super::run_folder::RunFolder;
 use super::session::Session;
 use super::sql::Dialect;
 use super::tables::ServerTables;
-use super::{
-    LOG_FILE, Places, Server, check_schema, counters, create_tables, no_key_value, packages,
-};
+use super::{LOG_FILE, Places, Server, check_schema, counters, create_tables, packages};
 use crate::error::still_open;
 use crate::registry::Adapter;
 use launch::{CONFIGURATION, Launch};
@@ -319,10 +316,6 @@ impl Engine for MariaDb {
             server: Arc::clone(&self.shared),
             highest_node: Arc::clone(&self.highest_node),
         }))
-    }
-
-    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
-        Err(no_key_value())
     }
 
     fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {

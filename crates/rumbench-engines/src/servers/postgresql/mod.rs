@@ -23,7 +23,6 @@ use rumbench_core::engine::{
     Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, External, OpenConfig,
     Result,
 };
-use rumbench_core::kv_sequence::RowStore;
 use rumbench_core::linkbench::LinkStore;
 use rumbench_core::tables::{TableSchema, TableStore};
 use rustix::process::Signal;
@@ -37,7 +36,7 @@ use super::run_folder::RunFolder;
 use super::session::Session;
 use super::sql::Dialect;
 use super::tables::ServerTables;
-use super::{LOG_FILE, Places, Server, check_schema, create_tables, no_key_value, packages};
+use super::{LOG_FILE, Places, Server, check_schema, create_tables, packages};
 use crate::error::{failed, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, MAY_CORRUPT, PREFIX_ONE_SECOND, SOME_PREFIX, survives};
 use crate::registry::Adapter;
@@ -331,10 +330,6 @@ impl Engine for PostgreSql {
         }))
     }
 
-    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
-        Err(no_key_value())
-    }
-
     fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
         let server = Arc::clone(&self.shared);
         Ok(Arc::new(ServerTables { server, schema }))
@@ -437,7 +432,7 @@ mod tests {
         let error = check(&asked).unwrap_err().to_string();
         assert!(error.contains("did you mean `max_wal_mib`"), "{error}");
         let asked = OpenConfig {
-            schema: Schema::KvSequence,
+            schema: Schema::Tables(TableSchema::key_value("rows")),
             ..config(Path::new(""), Durability::Buffered)
         };
         assert!(
