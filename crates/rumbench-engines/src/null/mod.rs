@@ -26,8 +26,8 @@ use rumbench_core::linkbench::{
 };
 use rumbench_core::tables::{TableSchema, TableStore};
 
+use crate::adapter::Adapter;
 use crate::facts::survives;
-use crate::registry::Adapter;
 use delays::Delays;
 use tables::{NullTable, NullTables};
 

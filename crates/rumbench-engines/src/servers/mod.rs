@@ -46,7 +46,7 @@ use sql::Dialect;
 /// Folder of the server's own files, inside the trial's folder.
 const DATA_FOLDER: &str = "server";
 /// Server log, inside the trial's folder.
-const LOG_FILE: &str = crate::SERVER_LOG;
+const LOG_FILE: &str = crate::adapter::SERVER_LOG;
 
 /// Running server, as the workload stores see it.
 trait Server: Send + Sync + 'static {

@@ -28,10 +28,10 @@ use rumbench_core::linkbench::{LinkConnection, LinkStore};
 use rumbench_core::tables::{TableSchema, TableStore};
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
 
+use crate::adapter::Adapter;
 use crate::error::{failed, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, crate_version, survives};
 use crate::periodic::{Periodic, SYNC_INTERVAL};
-use crate::registry::Adapter;
 use crate::settings::Settings;
 use connection::SqliteConnection;
 use tables::SqliteTables;

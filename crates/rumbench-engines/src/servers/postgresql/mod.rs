@@ -37,9 +37,9 @@ use super::session::Session;
 use super::sql::Dialect;
 use super::tables::ServerTables;
 use super::{LOG_FILE, Places, Server, check_schema, create_tables, packages};
+use crate::adapter::Adapter;
 use crate::error::{failed, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, MAY_CORRUPT, PREFIX_ONE_SECOND, SOME_PREFIX, survives};
-use crate::registry::Adapter;
 use tuning::Tuning;
 use wire::{PostgresSession, SERVER, USER};
 
