@@ -18,10 +18,11 @@ use rumbench_core::tables::{
 };
 
 use super::check::check_table;
+use super::schema::no_key_value;
+use super::server::Server;
 use super::session::{Session, Statement};
 use super::sql::{self, Dialect, ScanShape};
 use super::table_statements::{Kind, limit_of_text};
-use super::{Server, no_key_value};
 
 /// Maximum rows of one insert and keys of one read. A statement may have 65,535 parameters.
 pub(super) const ROWS_MAX: usize = 1000;
