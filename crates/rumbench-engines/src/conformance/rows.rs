@@ -5,7 +5,7 @@ use rumbench_core::tables::{
     Path, Range, RowBatch, TableConnection, TableId, TableSchema, TableStore, Value,
 };
 
-use super::{Rows, expect, ok};
+use super::calls::{Rows, expect, ok};
 
 const ROWS: TableId = TableId(0);
 

@@ -13,10 +13,11 @@
 //! this number fails, as on a device that has died.
 
 mod delays;
+mod state;
 mod tables;
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use rumbench_core::engine::{Counter, Engine, EngineFacts, OpenConfig, Result};
@@ -29,7 +30,8 @@ use rumbench_core::tables::{TableSchema, TableStore};
 use crate::adapter::Adapter;
 use crate::facts::survives;
 use delays::Delays;
-use tables::{NullTable, NullTables};
+use state::{Shared, Totals};
+use tables::NullTables;
 
 /// Entry of this engine in the registry. No variants; settings `stall_every_s`, `stall_s`,
 /// `service_us` and `fail_after_calls`.
@@ -45,22 +47,6 @@ fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
 
 /// Open null engine.
 pub struct Null(Arc<Shared>);
-
-struct Shared {
-    delays: Delays,
-    totals: Totals,
-    /// Tables of the schema.
-    tables: OnceLock<Vec<NullTable>>,
-}
-
-/// Row counts of a real database after the same operations.
-#[derive(Default)]
-struct Totals {
-    nodes: AtomicU64,
-    links: AtomicU64,
-    counts: AtomicU64,
-    next_node_id: AtomicU64,
-}
 
 impl Null {
     /// Opens the engine; `config.dir` is not touched.

@@ -1,8 +1,8 @@
 //! Table store without rows: it counts rows, and every read returns the first inserted row.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rumbench_core::engine::Result;
 use rumbench_core::tables::{
@@ -10,20 +10,12 @@ use rumbench_core::tables::{
     Value,
 };
 
-use super::Shared;
+use super::state::{NullTable, Shared};
 
 /// Table store without rows.
 pub(super) struct NullTables {
     shared: Arc<Shared>,
     schema: &'static TableSchema,
-}
-
-/// State of a table while the engine is open.
-#[derive(Default)]
-pub(super) struct NullTable {
-    rows: AtomicU64,
-    /// The client reads as many bytes as from a real engine.
-    first: OnceLock<RowBatch>,
 }
 
 impl NullTables {

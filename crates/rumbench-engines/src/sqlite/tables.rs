@@ -20,8 +20,10 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, Row};
 
 use super::connection::{Tables, as_only_writer, int};
+use super::errors::sqlite_error;
+use super::shared::Shared;
+use super::sql;
 use super::table_sql::{self, ScanShape};
-use super::{Shared, sql, sqlite_error};
 
 /// Table store of a schema on SQLite.
 pub(super) struct SqliteTables {
