@@ -1,6 +1,6 @@
 //! Engines that are libraries of ordered maps, linked into this process.
 //!
-//! A [`Backend`] is what differs between them; [`Embedded`] makes an engine of it, with the stores
+//! A [`Backend`] is the code for one library; [`Embedded`] makes an engine of it, with the stores
 //! of all workloads. All of it is compiled for each backend: a call through a `dyn Backend` would
 //! add to every measured operation.
 

@@ -1,4 +1,4 @@
-//! Servers as engines: what is the same for all of them.
+//! Servers as engines: the part that all of them share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

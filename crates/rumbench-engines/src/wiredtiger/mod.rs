@@ -6,6 +6,9 @@
 //! of it. A missing row cannot be reserved. If two clients both find it missing, they conflict when
 //! the second one inserts it.
 //!
+//! A load writes transactions: the library's bulk cursors require an empty table, sorted rows and
+//! no other client.
+//!
 //! `cargo xtask wiredtiger` builds the library; `shim.c` turns its handles into functions, and
 //! `library` makes them safe.
 
