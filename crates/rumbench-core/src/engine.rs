@@ -1,8 +1,8 @@
 //! Interface of an engine under test: opening, facts, sizes, counters, settling, closing.
 //!
-//! A trait of each workload reads and writes rows: [`crate::linkbench::LinkStore`],
-//! [`crate::kv_sequence::RowStore`], and [`crate::tables::TableStore`] for all others. Engines that
-//! are ordered maps implement [`crate::kv::KvEngine`] once and get every workload from it.
+//! Two traits read and write rows: [`crate::linkbench::LinkStore`]
+//! for LinkBench, [`crate::tables::TableStore`] for all others. Engines that are ordered maps
+//! implement [`crate::kv::KvEngine`] once and get every workload from it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,50 +10,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::error::{EngineError, Result};
 use crate::kv::MapDef;
-use crate::kv_sequence::{self, RowStore};
-use crate::linkbench::{self, LinkStore};
-use crate::tables::{TableSchema, TableStore};
-
-/// Result of every engine call.
-pub type Result<T, E = EngineError> = std::result::Result<T, E>;
-
-/// Error of an engine call, classified by how a client reacts to it.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum EngineError {
-    /// A conflict, deadlock or lock timeout: roll back and run the whole transaction again.
-    #[error("conflict, retry the transaction: {0}")]
-    Retry(String),
-    /// The engine, variant or setting does not exist or is not available in this build.
-    #[error("{0}")]
-    Unsupported(String),
-    /// The engine gave an answer that cannot be right. A wrong answer never becomes a number in a
-    /// result.
-    #[error("wrong answer: {0}")]
-    Wrong(String),
-    /// Any other error, in the engine's own words.
-    #[error("{context}: {source}")]
-    Failed {
-        /// The attempted call, with engine and file.
-        context: String,
-        /// The engine's own error.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-}
-
-impl EngineError {
-    /// Creates an [`EngineError::Failed`] with the engine's own error as its source.
-    pub fn failed(
-        context: impl Into<String>,
-        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-    ) -> EngineError {
-        EngineError::Failed {
-            context: context.into(),
-            source: source.into(),
-        }
-    }
-}
+use crate::linkbench::kv_store;
+use crate::linkbench::store::LinkStore;
+use crate::tables::schema::TableSchema;
+use crate::tables::store::TableStore;
 
 /// Guarantee of an acknowledged commit. The first is the default of the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -84,9 +46,7 @@ pub const ALL_ACKNOWLEDGED: &str = "all acknowledged commits";
 pub enum Schema {
     /// Nodes, links, their index and counts.
     LinkBench,
-    /// One table of keys and values.
-    KvSequence,
-    /// Tables with columns and indexes.
+    /// Tables with columns and indexes, or one of keys and values.
     Tables(&'static TableSchema),
 }
 
@@ -94,8 +54,7 @@ impl Schema {
     /// Returns the tables as ordered maps.
     pub fn maps(self) -> Vec<MapDef> {
         match self {
-            Schema::LinkBench => linkbench::kv_store::schema().to_vec(),
-            Schema::KvSequence => kv_sequence::kv_store::schema().to_vec(),
+            Schema::LinkBench => kv_store::schema().to_vec(),
             Schema::Tables(schema) => schema.maps().to_vec(),
         }
     }
@@ -105,7 +64,6 @@ impl Schema {
     pub fn has_transactions(self) -> bool {
         match self {
             Schema::LinkBench => true,
-            Schema::KvSequence => false,
             Schema::Tables(schema) => schema.has_transactions(),
         }
     }
@@ -170,10 +128,6 @@ pub trait Engine: Send + Sync {
 
     /// Returns the tables of LinkBench on this engine, which was opened with [`Schema::LinkBench`].
     fn link_store(&self) -> Result<Arc<dyn LinkStore>>;
-
-    /// Returns the table of kv-sequence on this engine, which was opened with
-    /// [`Schema::KvSequence`].
-    fn row_store(&self) -> Result<Arc<dyn RowStore>>;
 
     /// Returns the tables of `schema` on this engine, which was opened with it. Engines that are
     /// ordered maps answer with [`crate::tables::kv_table_store`].

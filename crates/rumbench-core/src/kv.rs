@@ -5,7 +5,7 @@
 //! [`KvConnection::begin`]. All calls are monomorphized per engine: the client's cost must not
 //! distort the engine's.
 
-use crate::engine::Result;
+use crate::error::Result;
 
 /// Index of an ordered map in the schema given at open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -120,11 +120,18 @@ pub trait KvConnection: Send {
 
     /// Begins a transaction. A row that it read by [`KvTxn::get_for_update`] cannot change before
     /// it ends: either other transactions wait for the row, or one of the two gets
-    /// [`crate::engine::EngineError::Retry`], at the latest from commit.
+    /// [`crate::error::EngineError::Retry`], at the latest from commit.
     fn begin(&mut self) -> Result<Self::Txn<'_>>;
 
-    /// Inserts new rows of a load, atomically and with the engine's durability class.
-    fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()>;
+    /// Inserts new rows of a load, atomically and with the engine's durability class. An engine
+    /// with a cheaper form than a transaction uses it.
+    fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()> {
+        let mut txn = self.begin()?;
+        for row in rows {
+            txn.insert(row.map, row.key, row.value)?;
+        }
+        txn.commit()
+    }
 
     /// Writes new rows of one map, given in ascending key order, directly into the engine's files.
     /// All rows become visible at once and are durable when the call returns. Returns `false` if
@@ -163,7 +170,9 @@ pub trait KvTxn {
     ) -> Result<R>;
 
     /// Writes a key that the caller knows to be absent.
-    fn insert(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()>;
+    fn insert(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put(map, key, value)
+    }
 
     /// Writes a key that may exist.
     fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()>;

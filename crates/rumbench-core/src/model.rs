@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::engine::{Counter, DurabilityFacts, Engine, EngineError, EngineFacts, Result};
+use crate::engine::{Counter, DurabilityFacts, Engine, EngineFacts};
+use crate::error::{EngineError, Result};
 use crate::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapId, Scan};
-use crate::kv_sequence::{KvRowStore, RowStore};
 use crate::linkbench::{KvLinkStore, LinkStore};
 use crate::tables::{TableSchema, TableStore, kv_table_store};
 
@@ -212,10 +212,6 @@ impl Engine for ModelEngine {
 
     fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
         ModelEngine::link_store(self)
-    }
-
-    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
-        Ok(Arc::new(KvRowStore::new(Arc::new(self.clone()))))
     }
 
     fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {

@@ -1,6 +1,6 @@
 //! Retries of conflicting transactions; their time counts in the latency of the operation.
 
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::trial::Done;
 
 /// Most attempts of one transaction; after that its conflict is an error.

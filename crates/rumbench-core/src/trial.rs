@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use crate::engine::{Durability, Engine, EngineError, Schema};
+use crate::engine::{Durability, Engine, Schema};
+use crate::error::EngineError;
 use serde::{Deserialize, Serialize};
 
 /// Index into [`Phase::operations`].

@@ -12,60 +12,21 @@ use alluvium::{
     Transaction, WriteBatch, WriteOptions,
 };
 use rumbench_core::engine::{
-    Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
+    Durability, DurabilityFacts, EngineError, EngineFacts, OpenConfig, Result,
 };
-use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
+use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvTxn, MapDef, MapId, Scan};
 
-use crate::error::{no_map, still_open};
+use crate::embedded::{Backend, Embedded, Opened, map_of};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, SOME_PREFIX, crate_version, survives};
-use crate::kv_stores::kv_stores;
-use crate::registry::Adapter;
 use crate::settings::Settings;
 
-/// Open Alluvium database with one keyspace for each map. Clones share it.
-#[derive(Clone)]
-pub struct Alluvium(Arc<Shared>);
+/// Alluvium as an engine. No variants.
+pub type Alluvium = Embedded<AlluviumMaps>;
 
-struct Shared {
+/// Open Alluvium database with one keyspace for each map.
+pub struct AlluviumMaps {
     db: Database,
     maps: Vec<Keyspace>,
-    facts: EngineFacts,
-}
-
-/// Entry of this engine in the registry. No variants.
-pub(crate) const ADAPTER: Adapter = Adapter { check, open };
-
-fn check(config: &OpenConfig) -> Result<()> {
-    options(config)?;
-    Ok(())
-}
-
-fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(Alluvium::open(config, &config.schema.maps())?))
-}
-
-impl Alluvium {
-    /// Opens or creates the maps of `schema` in `config.dir`.
-    ///
-    /// # Errors
-    /// [`EngineError::Unsupported`] for a variant or an unknown setting.
-    pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Alluvium> {
-        let (options, rows) = options(config)?;
-        let db = Database::open(&config.dir, options.clone()).map_err(failed)?;
-        let mut maps = Vec::with_capacity(schema.len());
-        for map in schema {
-            maps.push(
-                db.keyspace(map.name, keyspace_options(map, &rows))
-                    .map_err(failed)?,
-            );
-        }
-        let facts = EngineFacts {
-            version: format!("alluvium {}", crate_version("alluvium")),
-            configuration: describe(&options, &rows).to_map(),
-            durability: durability_facts(config.durability),
-        };
-        Ok(Alluvium(Arc::new(Shared { db, maps, facts })))
-    }
 }
 
 /// Value of the setting `compression`.
@@ -182,19 +143,50 @@ fn failed(error: Error) -> EngineError {
     }
 }
 
-impl Engine for Alluvium {
-    fn facts(&self) -> EngineFacts {
-        self.0.facts.clone()
+impl Backend for AlluviumMaps {
+    const NAME: &str = "alluvium";
+
+    type Connection = AlluviumConnection;
+
+    fn check(config: &OpenConfig) -> Result<()> {
+        options(config).map(drop)
     }
 
-    kv_stores!();
+    fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Opened<AlluviumMaps>> {
+        let (options, rows) = options(config)?;
+        let db = Database::open(&config.dir, options.clone()).map_err(failed)?;
+        let mut maps = Vec::with_capacity(schema.len());
+        for map in schema {
+            maps.push(
+                db.keyspace(map.name, keyspace_options(map, &rows))
+                    .map_err(failed)?,
+            );
+        }
+        let facts = EngineFacts {
+            version: format!("alluvium {}", crate_version("alluvium")),
+            configuration: describe(&options, &rows).to_map(),
+            durability: durability_facts(config.durability),
+        };
+        Ok(Opened {
+            syncer: None,
+            backend: Arc::new(AlluviumMaps { db, maps }),
+            facts,
+        })
+    }
 
-    fn counters(&self) -> Vec<Counter> {
-        let Ok(stats) = self.0.db.stats() else {
+    fn connect(self: &Arc<Self>) -> Result<AlluviumConnection> {
+        Ok(AlluviumConnection {
+            shared: Arc::clone(self),
+            batch: WriteBatch::new(),
+        })
+    }
+
+    fn counters(&self) -> Vec<(&'static str, f64)> {
+        let Ok(stats) = self.db.stats() else {
             return Vec::new();
         };
         let sum = |of: fn(&alluvium::KeyspaceStats) -> u64| stats.keyspaces.iter().map(of).sum();
-        let counters: [(&str, u64); 14] = [
+        let counters: [(&'static str, u64); 14] = [
             ("memtable_bytes", sum(|k| k.memtable_bytes)),
             ("sealed_bytes", stats.sealed_bytes),
             ("groups", sum(|k| k.groups)),
@@ -210,50 +202,30 @@ impl Engine for Alluvium {
             ("delay_us", stats.delay_us),
             ("ceiling_waits", stats.ceiling_waits),
         ];
-        let counter = |(name, value): (&str, u64)| Counter {
-            name: name.to_owned(),
-            value: value as f64,
-        };
-        counters.into_iter().map(counter).collect()
+        counters.map(|(name, value)| (name, value as f64)).into()
     }
 
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
         progress("flushing memtables and compacting");
-        self.0.db.settle().map_err(failed)?;
-        self.0.db.sync().map_err(failed)
+        self.db.settle().map_err(failed)?;
+        self.db.sync().map_err(failed)
     }
 
-    fn is_data_file(&self, file_name: &str) -> bool {
+    fn is_data_file(file_name: &str) -> bool {
         // Tables, and files of separated values.
         file_name.ends_with(".sst") || file_name.ends_with(".val")
     }
 
-    fn close(self: Box<Self>) -> Result<()> {
-        let shared = Arc::into_inner(self.0).ok_or_else(|| still_open("alluvium"))?;
-        shared.db.close().map_err(failed)
-    }
-}
-
-impl KvEngine for Alluvium {
-    type Connection = AlluviumConnection;
-
-    fn connect(&self) -> Result<AlluviumConnection> {
-        Ok(AlluviumConnection {
-            shared: Arc::clone(&self.0),
-            batch: WriteBatch::new(),
-        })
+    fn close(self) -> Result<()> {
+        self.db.close().map_err(failed)
     }
 }
 
 /// Connection of one client.
 pub struct AlluviumConnection {
-    shared: Arc<Shared>,
+    shared: Arc<AlluviumMaps>,
     /// Refilled by each bulk write.
     batch: WriteBatch,
-}
-
-fn map_of(shared: &Shared, map: MapId) -> Result<&Keyspace> {
-    shared.maps.get(map.0).ok_or_else(|| no_map(map))
 }
 
 impl AlluviumConnection {
@@ -277,7 +249,9 @@ impl KvConnection for AlluviumConnection {
         key: &[u8],
         read: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
-        map_of(&self.shared, map)?.read(key, read).map_err(failed)
+        map_of(&self.shared.maps, map)?
+            .read(key, read)
+            .map_err(failed)
     }
 
     fn scan(
@@ -287,7 +261,9 @@ impl KvConnection for AlluviumConnection {
         mut visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
         let options = CursorOptions::range(scan.start, scan.end);
-        let mut cursor = map_of(&self.shared, map)?.cursor(options).map_err(failed)?;
+        let mut cursor = map_of(&self.shared.maps, map)?
+            .cursor(options)
+            .map_err(failed)?;
         let mut found = match scan.direction {
             Direction::Forward => cursor.seek_first(),
             Direction::Reverse => cursor.seek_last(),
@@ -312,7 +288,9 @@ impl KvConnection for AlluviumConnection {
         keys: &[&[u8]],
         mut read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        let values = map_of(&self.shared, map)?.multi_get(keys).map_err(failed)?;
+        let values = map_of(&self.shared.maps, map)?
+            .multi_get(keys)
+            .map_err(failed)?;
         for (place, value) in values.iter().enumerate() {
             read(place, value.as_deref());
         }
@@ -320,7 +298,9 @@ impl KvConnection for AlluviumConnection {
     }
 
     fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
-        map_of(&self.shared, map)?.put(key, value).map_err(failed)
+        map_of(&self.shared.maps, map)?
+            .put(key, value)
+            .map_err(failed)
     }
 
     fn begin(&mut self) -> Result<AlluviumTxn<'_>> {
@@ -338,7 +318,7 @@ impl KvConnection for AlluviumConnection {
     fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()> {
         self.batch.clear();
         for row in rows {
-            let map = map_of(&self.shared, row.map)?;
+            let map = map_of(&self.shared.maps, row.map)?;
             let inserted = self.batch.insert(map, row.key, row.value);
             inserted.map_err(failed)?;
         }
@@ -350,7 +330,7 @@ impl KvConnection for AlluviumConnection {
         map: MapId,
         rows: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<bool> {
-        let map = map_of(&self.shared, map)?;
+        let map = map_of(&self.shared.maps, map)?;
         let mut ingest = self.shared.db.ingest().map_err(failed)?;
         for (key, value) in rows {
             ingest.put(map, key, value).map_err(failed)?;
@@ -362,7 +342,7 @@ impl KvConnection for AlluviumConnection {
     fn bulk_delete(&mut self, keys: &[(MapId, &[u8])]) -> Result<()> {
         self.batch.clear();
         for (map, key) in keys {
-            let map = map_of(&self.shared, *map)?;
+            let map = map_of(&self.shared.maps, *map)?;
             self.batch.delete(map, key).map_err(failed)?;
         }
         self.write_batch()
@@ -372,7 +352,7 @@ impl KvConnection for AlluviumConnection {
 /// Transaction at read committed.
 pub struct AlluviumTxn<'a> {
     txn: Transaction,
-    shared: &'a Shared,
+    shared: &'a AlluviumMaps,
 }
 
 impl KvTxn for AlluviumTxn<'_> {
@@ -384,23 +364,23 @@ impl KvTxn for AlluviumTxn<'_> {
     ) -> Result<R> {
         let value = self
             .txn
-            .get_for_update(map_of(self.shared, map)?, key)
+            .get_for_update(map_of(&self.shared.maps, map)?, key)
             .map_err(failed)?;
         Ok(read(value.as_deref()))
     }
 
     fn insert(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
-        let map = map_of(self.shared, map)?;
+        let map = map_of(&self.shared.maps, map)?;
         self.txn.insert(map, key, value).map_err(failed)
     }
 
     fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
-        let map = map_of(self.shared, map)?;
+        let map = map_of(&self.shared.maps, map)?;
         self.txn.put(map, key, value).map_err(failed)
     }
 
     fn delete(&mut self, map: MapId, key: &[u8]) -> Result<()> {
-        let map = map_of(self.shared, map)?;
+        let map = map_of(&self.shared.maps, map)?;
         self.txn.delete(map, key).map_err(failed)
     }
 

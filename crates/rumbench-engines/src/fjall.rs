@@ -9,92 +9,34 @@
 //! Scans read a snapshot; single reads return the newest value, as the library's own `get` does.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use fjall::config::{BlockSizePolicy, CompressionPolicy, FilterPolicy, HashRatioPolicy};
 use fjall::{
     CompressionType, Guard, KeyspaceCreateOptions, PersistMode, Readable, SingleWriterTxDatabase,
     SingleWriterTxKeyspace, SingleWriterWriteTx,
 };
-use rumbench_core::engine::{
-    Counter, Durability, DurabilityFacts, Engine, EngineFacts, OpenConfig, Result,
-};
-use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
+use rumbench_core::engine::{Durability, DurabilityFacts, EngineFacts, OpenConfig, Result};
+use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvTxn, MapDef, MapId, Scan};
 
-use crate::error::{failed, no_map, still_open};
+use crate::embedded::{Backend, Embedded, Opened, map_of, wait_until_quiet};
+use crate::error::failed;
 use crate::facts::{
     ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, SOME_PREFIX, crate_version, survives,
 };
-use crate::kv_stores::kv_stores;
-use crate::periodic::{Periodic, SYNC_INTERVAL};
-use crate::registry::Adapter;
+use crate::periodic::Periodic;
 use crate::settings::Settings;
 
 const MIB: u64 = 1 << 20;
 
-/// Open fjall database with one keyspace for each map. Clones share it.
-#[derive(Clone)]
-pub struct Fjall(Arc<Shared>);
+/// fjall as an engine. No variants.
+pub type Fjall = Embedded<FjallMaps>;
 
-struct Shared {
+/// Open fjall database with one keyspace for each map.
+pub struct FjallMaps {
     db: SingleWriterTxDatabase,
     maps: Vec<SingleWriterTxKeyspace>,
     /// Persist mode of every commit; `None` leaves the commit in the process.
     commit: Option<PersistMode>,
-    facts: EngineFacts,
-    syncer: Option<Periodic>,
-}
-
-/// Entry of this engine in the registry. No variants.
-pub(crate) const ADAPTER: Adapter = Adapter { check, open };
-
-fn check(config: &OpenConfig) -> Result<()> {
-    Tuning::of(config).map(drop)
-}
-
-fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(Fjall::open(config, &config.schema.maps())?))
-}
-
-impl Fjall {
-    /// Opens or creates the maps of `schema` in `config.dir`.
-    ///
-    /// # Errors
-    /// [`rumbench_core::engine::EngineError::Unsupported`] for a variant or an unknown setting.
-    pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Fjall> {
-        let tuning = Tuning::of(config)?;
-        let db = SingleWriterTxDatabase::builder(&config.dir)
-            .cache_size(config.cache_bytes)
-            .max_journaling_size(tuning.journal_bytes)
-            .manual_journal_persist(config.durability == Durability::None)
-            .worker_threads(tuning.worker_threads)
-            .open()
-            .map_err(failed("fjall: open database"))?;
-        let mut maps = Vec::with_capacity(schema.len());
-        for map in schema {
-            let keyspace = db
-                .keyspace(map.name, || tuning.keyspace_options(map))
-                .map_err(failed("fjall: open keyspace"))?;
-            maps.push(keyspace);
-        }
-        let (commit, durability) = commit_mode(config.durability);
-        let syncer = match config.durability {
-            Durability::Buffered => Some(start_syncer(db.clone())?),
-            Durability::Sync | Durability::None => None,
-        };
-        let facts = EngineFacts {
-            version: format!("fjall {}", crate_version("fjall")),
-            configuration: tuning.describe(config).to_map(),
-            durability,
-        };
-        Ok(Fjall(Arc::new(Shared {
-            db,
-            maps,
-            commit,
-            facts,
-            syncer,
-        })))
-    }
 }
 
 /// Settings that affect performance.
@@ -185,128 +127,109 @@ fn commit_mode(class: Durability) -> (Option<PersistMode>, DurabilityFacts) {
     }
 }
 
-fn start_syncer(db: SingleWriterTxDatabase) -> Result<Periodic> {
-    Periodic::start("fjall-sync", SYNC_INTERVAL, move || {
-        db.persist(PersistMode::SyncData)
-            .map_err(failed("fjall: sync journal"))
-    })
-}
+impl Backend for FjallMaps {
+    const NAME: &str = "fjall";
 
-impl Engine for Fjall {
-    fn facts(&self) -> EngineFacts {
-        self.0.facts.clone()
+    type Connection = FjallConnection;
+
+    fn check(config: &OpenConfig) -> Result<()> {
+        Tuning::of(config).map(drop)
     }
 
-    kv_stores!();
+    fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Opened<FjallMaps>> {
+        let tuning = Tuning::of(config)?;
+        let db = SingleWriterTxDatabase::builder(&config.dir)
+            .cache_size(config.cache_bytes)
+            .max_journaling_size(tuning.journal_bytes)
+            .manual_journal_persist(config.durability == Durability::None)
+            .worker_threads(tuning.worker_threads)
+            .open()
+            .map_err(failed("fjall: open database"))?;
+        let mut maps = Vec::with_capacity(schema.len());
+        for map in schema {
+            let keyspace = db
+                .keyspace(map.name, || tuning.keyspace_options(map))
+                .map_err(failed("fjall: open keyspace"))?;
+            maps.push(keyspace);
+        }
+        let (commit, durability) = commit_mode(config.durability);
+        let synced = db.clone();
+        let syncer = Periodic::syncer("fjall-sync", config.durability, move || sync(&synced))?;
+        Ok(Opened {
+            syncer,
+            backend: Arc::new(FjallMaps { db, maps, commit }),
+            facts: EngineFacts {
+                version: format!("fjall {}", crate_version("fjall")),
+                configuration: tuning.describe(config).to_map(),
+                durability,
+            },
+        })
+    }
 
-    fn counters(&self) -> Vec<Counter> {
-        let db = self.0.db.inner();
-        let tables: usize = self
-            .0
-            .maps
-            .iter()
-            .map(|map| map.inner().table_count())
-            .sum();
+    fn connect(self: &Arc<Self>) -> Result<FjallConnection> {
+        Ok(FjallConnection(Arc::clone(self)))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, f64)> {
+        let db = self.db.inner();
+        let tables: usize = self.maps.iter().map(|map| map.inner().table_count()).sum();
         let l0: usize = self
-            .0
             .maps
             .iter()
             .map(|map| map.inner().l0_table_count())
             .sum();
-        let counter = |name: &str, value: f64| Counter {
-            name: name.to_string(),
-            value,
-        };
         vec![
-            counter("memtable_bytes", db.write_buffer_size() as f64),
-            counter("sealed_memtables", db.outstanding_flushes() as f64),
-            counter("tables", tables as f64),
-            counter("l0_tables", l0 as f64),
-            counter("journals", db.journal_count() as f64),
-            counter("compactions", db.compactions_completed() as f64),
-            counter("compaction_seconds", db.time_compacting().as_secs_f64()),
-            counter("cache_bytes", db.cache_size() as f64),
+            ("memtable_bytes", db.write_buffer_size() as f64),
+            ("sealed_memtables", db.outstanding_flushes() as f64),
+            ("tables", tables as f64),
+            ("l0_tables", l0 as f64),
+            ("journals", db.journal_count() as f64),
+            ("compactions", db.compactions_completed() as f64),
+            ("compaction_seconds", db.time_compacting().as_secs_f64()),
+            ("cache_bytes", db.cache_size() as f64),
         ]
     }
 
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
-        for map in &self.0.maps {
+        for map in &self.maps {
             progress("flushing memtables");
             map.inner()
                 .rotate_memtable_and_wait()
                 .map_err(failed("fjall: flush"))?;
         }
-        self.wait_for_compactions(progress);
-        self.0
-            .db
+        // Workers execute the requests of the last flushes. fjall requests compactions only after a
+        // flush, so a backlog left by these requests stays.
+        let db = self.db.inner();
+        let mut completed = db.compactions_completed();
+        wait_until_quiet(progress, || {
+            let before = std::mem::replace(&mut completed, db.compactions_completed());
+            let is_running = db.active_compactions() > 0 || db.outstanding_flushes() > 0;
+            let work = format!("compacting, {completed} compactions so far");
+            (is_running || completed != before, work)
+        });
+        self.db
             .persist(PersistMode::SyncAll)
             .map_err(failed("fjall: sync journal"))
     }
 
     /// Tables and value files are named by their number alone; journals end in `.jnl`.
-    fn is_data_file(&self, file_name: &str) -> bool {
+    fn is_data_file(file_name: &str) -> bool {
         let name = file_name.rsplit('/').next().unwrap_or(file_name);
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
     }
 
-    fn close(self: Box<Self>) -> Result<()> {
-        let shared = Arc::into_inner(self.0).ok_or_else(|| still_open("fjall"))?;
-        if let Some(syncer) = shared.syncer {
-            syncer.stop()?;
-        }
-        let mode = PersistMode::SyncData;
-        shared
-            .db
-            .persist(mode)
-            .map_err(failed("fjall: sync journal"))
+    fn close(self) -> Result<()> {
+        sync(&self.db)
     }
 }
 
-impl Fjall {
-    /// Waits until no compaction has run or ended for a second. Workers execute the requests of the
-    /// last flushes. fjall requests compactions only after a flush, so a backlog left by these
-    /// requests stays.
-    fn wait_for_compactions(&self, progress: &mut dyn FnMut(&str)) {
-        const POLL: Duration = Duration::from_millis(50);
-        const QUIET_POLLS: u32 = 20;
-        let db = self.0.db.inner();
-        let mut quiet = 0;
-        let mut completed = db.compactions_completed();
-        // Terminates because each round finds the workers idle, or has reduced a finite compaction
-        // backlog; there are no writers.
-        while quiet < QUIET_POLLS {
-            std::thread::sleep(POLL);
-            let now = db.compactions_completed();
-            let busy = db.active_compactions() > 0 || db.outstanding_flushes() > 0;
-            quiet = if busy || now != completed {
-                0
-            } else {
-                quiet + 1
-            };
-            if now != completed {
-                progress(&format!("compacting, {now} compactions so far"));
-            }
-            completed = now;
-        }
-    }
-}
-
-impl KvEngine for Fjall {
-    type Connection = FjallConnection;
-
-    fn connect(&self) -> Result<FjallConnection> {
-        Ok(FjallConnection(self.0.clone()))
-    }
+fn sync(db: &SingleWriterTxDatabase) -> Result<()> {
+    db.persist(PersistMode::SyncData)
+        .map_err(failed("fjall: sync journal"))
 }
 
 /// Connection of one client.
-pub struct FjallConnection(Arc<Shared>);
-
-impl FjallConnection {
-    fn map(&self, map: MapId) -> Result<&SingleWriterTxKeyspace> {
-        self.0.maps.get(map.0).ok_or_else(|| no_map(map))
-    }
-}
+pub struct FjallConnection(Arc<FjallMaps>);
 
 impl KvConnection for FjallConnection {
     type Txn<'a> = FjallTxn<'a>;
@@ -317,7 +240,9 @@ impl KvConnection for FjallConnection {
         key: &[u8],
         read: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
-        let value = self.map(map)?.get(key).map_err(failed("fjall: get"))?;
+        let value = map_of(&self.0.maps, map)?
+            .get(key)
+            .map_err(failed("fjall: get"))?;
         Ok(read(value.as_deref()))
     }
 
@@ -331,7 +256,7 @@ impl KvConnection for FjallConnection {
         if scan.start >= scan.end || scan.limit == 0 {
             return Ok(());
         }
-        let map = self.map(map)?;
+        let map = map_of(&self.0.maps, map)?;
         let snapshot = self.0.db.read_tx();
         let rows = snapshot.range(map, scan.start..scan.end);
         match scan.direction {
@@ -352,7 +277,7 @@ impl KvConnection for FjallConnection {
         // New keys cause no conflicts: a write batch skips the transaction's private memtable.
         let mut batch = self.0.db.inner().batch().durability(self.0.commit);
         for row in rows {
-            batch.insert(self.map(row.map)?.inner(), row.key, row.value);
+            batch.insert(map_of(&self.0.maps, row.map)?.inner(), row.key, row.value);
         }
         batch.commit().map_err(failed("fjall: commit batch"))
     }
@@ -362,7 +287,7 @@ impl KvConnection for FjallConnection {
         map: MapId,
         rows: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<bool> {
-        let map = self.map(map)?.inner();
+        let map = map_of(&self.0.maps, map)?.inner();
         let mut ingestion = map
             .start_ingestion()
             .map_err(failed("fjall: begin an ingestion"))?;
@@ -378,7 +303,7 @@ impl KvConnection for FjallConnection {
     fn bulk_delete(&mut self, keys: &[(MapId, &[u8])]) -> Result<()> {
         let mut batch = self.0.db.inner().batch().durability(self.0.commit);
         for (map, key) in keys {
-            batch.remove(self.map(*map)?.inner(), *key);
+            batch.remove(map_of(&self.0.maps, *map)?.inner(), *key);
         }
         batch.commit().map_err(failed("fjall: commit batch"))
     }
@@ -404,12 +329,6 @@ pub struct FjallTxn<'a> {
     maps: &'a [SingleWriterTxKeyspace],
 }
 
-impl FjallTxn<'_> {
-    fn map(&self, map: MapId) -> Result<&SingleWriterTxKeyspace> {
-        self.maps.get(map.0).ok_or_else(|| no_map(map))
-    }
-}
-
 impl KvTxn for FjallTxn<'_> {
     fn get_for_update<R>(
         &mut self,
@@ -417,23 +336,19 @@ impl KvTxn for FjallTxn<'_> {
         key: &[u8],
         read: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
-        let map = self.map(map)?;
+        let map = map_of(self.maps, map)?;
         let value = self.txn.get(map, key).map_err(failed("fjall: get"))?;
         Ok(read(value.as_deref()))
     }
 
-    fn insert(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put(map, key, value)
-    }
-
     fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
-        let map = self.maps.get(map.0).ok_or_else(|| no_map(map))?;
+        let map = map_of(self.maps, map)?;
         self.txn.insert(map, key, value);
         Ok(())
     }
 
     fn delete(&mut self, map: MapId, key: &[u8]) -> Result<()> {
-        let map = self.maps.get(map.0).ok_or_else(|| no_map(map))?;
+        let map = map_of(self.maps, map)?;
         self.txn.remove(map, key);
         Ok(())
     }

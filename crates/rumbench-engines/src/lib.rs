@@ -1,16 +1,27 @@
 //! Engines that rumbench can drive: one module and one cargo feature each.
 //!
-//! Reading order: [`registry`] (names, variants, how to open one), then the engines. Ordered maps
-//! implement [`rumbench_core::kv::KvEngine`] and get every workload from it. SQLite implements each
+//! Reading order: [`registry`] (names, variants, how to open one), then the engines. Libraries of
+//! ordered maps implement `embedded::Backend` and get every workload from it. SQLite implements each
 //! workload's own trait with SQL; `servers` starts database servers and does the same. `null`
 //! answers at once, so that the client's own cost can be measured. Each engine is opened in its
 //! best reviewed configuration, each tuned value with its reason, and states which commits really
 //! survive. The engines share little code: `settings` reads `--set`, `facts` collects the
 //! decisions, `periodic` syncs a log once a second.
 
+mod adapter;
 #[cfg(feature = "alluvium")]
 pub mod alluvium;
 pub mod conformance;
+#[cfg(any(
+    feature = "alluvium",
+    feature = "fjall",
+    feature = "leveldb",
+    feature = "lmdb",
+    feature = "redb",
+    feature = "rocksdb",
+    feature = "wiredtiger"
+))]
+pub mod embedded;
 #[cfg(any(
     feature = "alluvium",
     feature = "fjall",
@@ -35,20 +46,13 @@ mod error;
 mod facts;
 #[cfg(feature = "fjall")]
 pub mod fjall;
-#[cfg_attr(
-    not(all(feature = "fjall", feature = "lmdb")),
-    allow(
-        unused,
-        reason = "a build with few engines may have none of ordered maps"
-    )
-)]
-mod kv_stores;
 #[cfg(feature = "leveldb")]
 pub mod leveldb;
 #[cfg(feature = "lmdb")]
 pub mod lmdb;
 pub mod null;
 #[cfg(any(
+    feature = "alluvium",
     feature = "fjall",
     feature = "leveldb",
     feature = "lmdb",
@@ -57,6 +61,10 @@ pub mod null;
     feature = "sqlite",
     feature = "wiredtiger"
 ))]
+#[cfg_attr(
+    not(feature = "fjall"),
+    allow(dead_code, reason = "a build with few engines does not use all of it")
+)]
 mod periodic;
 #[cfg(feature = "redb")]
 pub mod redb;
@@ -79,6 +87,5 @@ pub mod sqlite;
 #[cfg(feature = "wiredtiger")]
 pub mod wiredtiger;
 
-pub use registry::{
-    EngineEntry, Found, SERVER_LOG, Variant, end_left_overs, engines, find, remove_left_overs,
-};
+pub use adapter::SERVER_LOG;
+pub use registry::{EngineEntry, Found, Variant, end_left_overs, engines, find, remove_left_overs};

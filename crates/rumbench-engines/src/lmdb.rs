@@ -17,15 +17,14 @@ use std::sync::Arc;
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, RwTxn};
 use rumbench_core::engine::{
-    Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
+    Durability, DurabilityFacts, EngineError, EngineFacts, OpenConfig, Result,
 };
-use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
+use rumbench_core::kv::{Direction, KvConnection, KvTxn, MapDef, MapId, Scan};
 
-use crate::error::{failed, no_map, still_open};
+use crate::embedded::{Backend, Embedded, Opened, map_of};
+use crate::error::failed;
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, crate_version, survives};
-use crate::kv_stores::kv_stores;
-use crate::periodic::{Periodic, SYNC_INTERVAL};
-use crate::registry::Adapter;
+use crate::periodic::Periodic;
 use crate::settings::Settings;
 
 /// File of the environment that holds all pages.
@@ -33,86 +32,15 @@ const DATA_FILE: &str = "data.mdb";
 
 type Map = Database<'static, Bytes, Bytes>;
 
-/// Open LMDB environment with one named database for each map. Clones share it.
-#[derive(Clone)]
-pub struct Lmdb(Arc<Shared>);
+/// LMDB as an engine. Variants: none, `nosync`.
+pub type Lmdb = Embedded<LmdbMaps>;
 
-struct Shared {
+/// Open LMDB environment with one named database for each map.
+pub struct LmdbMaps {
     env: Env,
     maps: Vec<Map>,
-    facts: EngineFacts,
-    syncer: Option<Periodic>,
-}
-
-/// Entry of this engine in the registry. Variants: none, `nosync`.
-pub(crate) const ADAPTER: Adapter = Adapter { check, open };
-
-fn check(config: &OpenConfig) -> Result<()> {
-    Tuning::of(config).map(drop)
-}
-
-fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(Lmdb::open(config, &config.schema.maps())?))
-}
-
-impl Lmdb {
-    /// Opens or creates the maps of `schema` in `config.dir`.
-    ///
-    /// # Errors
-    /// [`EngineError::Unsupported`] for an unknown variant, setting or combination with a
-    /// durability class.
-    pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Lmdb> {
-        let Tuning {
-            mode,
-            map_size,
-            readahead,
-        } = Tuning::of(config)?;
-        let map_size = match map_size {
-            Some(map_size) => map_size,
-            None => default_map_size(&config.dir)?,
-        };
-        let mut flags = mode.flags;
-        flags.set(EnvFlags::NO_READ_AHEAD, !readahead);
-        // A thread keeps its reader slot until it ends; the margin is for the laboratory's own
-        // threads.
-        let readers = config.clients as u32 + 64;
-        let env = open_env(&config.dir, map_size, readers, schema.len(), flags)?;
-        let mut maps = Vec::with_capacity(schema.len());
-        for map in schema {
-            maps.push(create_map(&env, map.name)?);
-        }
-        let syncer = match config.durability {
-            Durability::Buffered => Some(start_syncer(env.clone())?),
-            Durability::Sync | Durability::None => None,
-        };
-
-        let mut configuration = Configuration::default();
-        configuration.given("map_size", map_size);
-        configuration.given("page_size", env.unnamed_database_stat().page_size);
-        configuration.given("writemap", false);
-        configuration.given(
-            "cache",
-            "page cache of the kernel, not limited by cache_bytes",
-        );
-        configuration.given("flags", mode.flag_names);
-        configuration.given("multi_get", "a loop of gets in one read transaction");
-        configuration.tuned(
-            "readahead",
-            readahead,
-            "off: single rows are read at random and the file may exceed memory",
-        );
-        let facts = EngineFacts {
-            version: version(),
-            configuration: configuration.to_map(),
-            durability: mode.durability,
-        };
-        Ok(Lmdb(Arc::new(Shared {
-            env,
-            maps,
-            facts,
-            syncer,
-        })))
-    }
+    /// True if a commit is durable when it returns.
+    syncs_commits: bool,
 }
 
 /// Settings for opening the environment.
@@ -226,10 +154,8 @@ fn create_map(env: &Env, name: &str) -> Result<Map> {
     }
 }
 
-fn start_syncer(env: Env) -> Result<Periodic> {
-    Periodic::start("lmdb-sync", SYNC_INTERVAL, move || {
-        env.force_sync().map_err(failed("lmdb: sync"))
-    })
+fn sync(env: &Env) -> Result<()> {
+    env.force_sync().map_err(failed("lmdb: sync"))
 }
 
 fn version() -> String {
@@ -243,75 +169,112 @@ fn version() -> String {
     )
 }
 
-impl Engine for Lmdb {
-    fn facts(&self) -> EngineFacts {
-        self.0.facts.clone()
+impl Backend for LmdbMaps {
+    const NAME: &str = "lmdb";
+
+    type Connection = LmdbConnection;
+
+    fn check(config: &OpenConfig) -> Result<()> {
+        Tuning::of(config).map(drop)
     }
 
-    kv_stores!();
+    fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Opened<LmdbMaps>> {
+        let Tuning {
+            mode,
+            map_size,
+            readahead,
+        } = Tuning::of(config)?;
+        let map_size = match map_size {
+            Some(map_size) => map_size,
+            None => default_map_size(&config.dir)?,
+        };
+        let mut flags = mode.flags;
+        flags.set(EnvFlags::NO_READ_AHEAD, !readahead);
+        // A thread keeps its reader slot until it ends; the margin is for the laboratory's own
+        // threads.
+        let readers = config.clients as u32 + 64;
+        let env = open_env(&config.dir, map_size, readers, schema.len(), flags)?;
+        let mut maps = Vec::with_capacity(schema.len());
+        for map in schema {
+            maps.push(create_map(&env, map.name)?);
+        }
+        let synced = env.clone();
+        let syncer = Periodic::syncer("lmdb-sync", config.durability, move || sync(&synced))?;
 
-    fn counters(&self) -> Vec<Counter> {
-        let info = self.0.env.info();
-        let page = f64::from(self.0.env.unnamed_database_stat().page_size);
+        let mut configuration = Configuration::default();
+        configuration.given("map_size", map_size);
+        configuration.given("page_size", env.unnamed_database_stat().page_size);
+        configuration.given("writemap", false);
+        configuration.given(
+            "cache",
+            "page cache of the kernel, not limited by cache_bytes",
+        );
+        configuration.given("flags", mode.flag_names);
+        configuration.given("multi_get", "a loop of gets in one read transaction");
+        configuration.tuned(
+            "readahead",
+            readahead,
+            "off: single rows are read at random and the file may exceed memory",
+        );
+        Ok(Opened {
+            syncer,
+            backend: Arc::new(LmdbMaps {
+                env,
+                maps,
+                syncs_commits: mode.flags.is_empty(),
+            }),
+            facts: EngineFacts {
+                version: version(),
+                configuration: configuration.to_map(),
+                durability: mode.durability,
+            },
+        })
+    }
+
+    fn connect(self: &Arc<Self>) -> Result<LmdbConnection> {
+        Ok(LmdbConnection(Arc::clone(self)))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, f64)> {
+        let info = self.env.info();
+        let page = f64::from(self.env.unnamed_database_stat().page_size);
         let mut pages = 0;
-        if let Ok(txn) = self.0.env.read_txn() {
-            for map in &self.0.maps {
+        if let Ok(txn) = self.env.read_txn() {
+            for map in &self.maps {
                 if let Ok(stat) = map.stat(&txn) {
                     pages += stat.branch_pages + stat.leaf_pages + stat.overflow_pages;
                 }
             }
         }
-        let counter = |name: &str, value: f64| Counter {
-            name: name.to_string(),
-            value,
-        };
         vec![
-            counter("transactions", info.last_txn_id as f64),
-            counter("file_bytes", (info.last_page_number + 1) as f64 * page),
-            counter("tree_bytes", pages as f64 * page),
-            counter("reader_slots", f64::from(info.number_of_readers)),
+            ("transactions", info.last_txn_id as f64),
+            ("file_bytes", (info.last_page_number + 1) as f64 * page),
+            ("tree_bytes", pages as f64 * page),
+            ("reader_slots", f64::from(info.number_of_readers)),
         ]
     }
 
     /// Syncs the file. A copy-on-write tree has no other background work.
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
         progress("syncing the file");
-        self.0.env.force_sync().map_err(failed("lmdb: sync"))
+        sync(&self.env)
     }
 
-    fn is_data_file(&self, file_name: &str) -> bool {
+    fn is_data_file(file_name: &str) -> bool {
         file_name == DATA_FILE
     }
 
-    fn close(self: Box<Self>) -> Result<()> {
-        let shared = Arc::into_inner(self.0).ok_or_else(|| still_open("lmdb"))?;
-        if let Some(syncer) = shared.syncer {
-            syncer.stop()?;
+    fn close(self) -> Result<()> {
+        if !self.syncs_commits {
+            sync(&self.env)?;
         }
-        if shared.facts.configuration["flags"] != "none" {
-            shared.env.force_sync().map_err(failed("lmdb: sync"))?;
-        }
-        shared.env.prepare_for_closing().wait();
+        self.env.prepare_for_closing().wait();
         Ok(())
     }
 }
 
-impl KvEngine for Lmdb {
-    type Connection = LmdbConnection;
-
-    fn connect(&self) -> Result<LmdbConnection> {
-        Ok(LmdbConnection(self.0.clone()))
-    }
-}
-
 /// Connection of one client.
-pub struct LmdbConnection(Arc<Shared>);
-
-impl LmdbConnection {
-    fn map(&self, map: MapId) -> Result<&Map> {
-        self.0.maps.get(map.0).ok_or_else(|| no_map(map))
-    }
-}
+pub struct LmdbConnection(Arc<LmdbMaps>);
 
 impl KvConnection for LmdbConnection {
     type Txn<'a> = LmdbTxn<'a>;
@@ -322,7 +285,7 @@ impl KvConnection for LmdbConnection {
         key: &[u8],
         read: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
-        let map = self.map(map)?;
+        let map = map_of(&self.0.maps, map)?;
         let txn = self.0.env.read_txn().map_err(failed("lmdb: begin read"))?;
         let value = map.get(&txn, key).map_err(failed("lmdb: get"))?;
         Ok(read(value))
@@ -338,7 +301,7 @@ impl KvConnection for LmdbConnection {
         if scan.start >= scan.end || scan.limit == 0 {
             return Ok(());
         }
-        let map = self.map(map)?;
+        let map = map_of(&self.0.maps, map)?;
         let range = (Bound::Included(scan.start), Bound::Excluded(scan.end));
         let txn = self.0.env.read_txn().map_err(failed("lmdb: begin read"))?;
         match scan.direction {
@@ -359,7 +322,7 @@ impl KvConnection for LmdbConnection {
         keys: &[&[u8]],
         mut read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        let map = self.map(map)?;
+        let map = map_of(&self.0.maps, map)?;
         let txn = self.0.env.read_txn().map_err(failed("lmdb: begin read"))?;
         for (place, key) in keys.iter().enumerate() {
             read(place, map.get(&txn, key).map_err(failed("lmdb: get"))?);
@@ -377,14 +340,6 @@ impl KvConnection for LmdbConnection {
             txn,
             maps: &self.0.maps,
         })
-    }
-
-    fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()> {
-        let mut txn = self.begin()?;
-        for row in rows {
-            txn.put(row.map, row.key, row.value)?;
-        }
-        txn.commit()
     }
 }
 
@@ -408,12 +363,6 @@ pub struct LmdbTxn<'a> {
     maps: &'a [Map],
 }
 
-impl LmdbTxn<'_> {
-    fn map(&self, map: MapId) -> Result<Map> {
-        self.maps.get(map.0).copied().ok_or_else(|| no_map(map))
-    }
-}
-
 impl KvTxn for LmdbTxn<'_> {
     fn get_for_update<R>(
         &mut self,
@@ -421,25 +370,20 @@ impl KvTxn for LmdbTxn<'_> {
         key: &[u8],
         read: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
-        let value = self
-            .map(map)?
+        let value = map_of(self.maps, map)?
             .get(&self.txn, key)
             .map_err(failed("lmdb: get"))?;
         Ok(read(value))
     }
 
-    fn insert(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put(map, key, value)
-    }
-
     fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.map(map)?
+        map_of(self.maps, map)?
             .put(&mut self.txn, key, value)
             .map_err(failed("lmdb: put"))
     }
 
     fn delete(&mut self, map: MapId, key: &[u8]) -> Result<()> {
-        self.map(map)?
+        map_of(self.maps, map)?
             .delete(&mut self.txn, key)
             .map(|_existed| ())
             .map_err(failed("lmdb: delete"))

@@ -9,14 +9,14 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rumbench_core::engine::{EngineError, Result};
+use rumbench_core::engine::{Durability, EngineError, Result};
 
 /// Maximum age of the newest synced state of a `buffered` engine.
 pub(crate) const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Running background task. Dropping it ends the thread and discards a failure; [`Periodic::stop`]
 /// returns it.
-pub(crate) struct Periodic {
+pub struct Periodic {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<Result<()>>>,
 }
@@ -44,6 +44,19 @@ impl Periodic {
             stop: Some(stop),
             thread: Some(thread),
         })
+    }
+
+    /// Starts a thread that syncs the log of an engine once per [`SYNC_INTERVAL`], if `class` is
+    /// `buffered`.
+    pub(crate) fn syncer(
+        name: &str,
+        class: Durability,
+        sync: impl FnMut() -> Result<()> + Send + 'static,
+    ) -> Result<Option<Periodic>> {
+        match class {
+            Durability::Buffered => Periodic::start(name, SYNC_INTERVAL, sync).map(Some),
+            Durability::Sync | Durability::None => Ok(None),
+        }
     }
 
     /// Ends the thread. Fails if a run of its task failed.

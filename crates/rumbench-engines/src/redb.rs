@@ -13,7 +13,7 @@
 //! of this adapter, which owns the crate's, cannot keep one. It costs a lookup in the small tree of
 //! table names.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,16 +21,13 @@ use redb::{
     Builder, Database, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition,
     WriteTransaction,
 };
-use rumbench_core::engine::{
-    Counter, Durability, DurabilityFacts, Engine, EngineFacts, OpenConfig, Result,
-};
-use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
+use rumbench_core::engine::{Durability, DurabilityFacts, EngineFacts, OpenConfig, Result};
+use rumbench_core::kv::{Direction, KvConnection, KvTxn, MapDef, MapId, Scan};
 
-use crate::error::{failed, no_map, still_open};
+use crate::embedded::{Backend, Embedded, Opened, map_of};
+use crate::error::{failed, still_open};
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, crate_version, survives};
-use crate::kv_stores::kv_stores;
 use crate::periodic::{Periodic, SYNC_INTERVAL};
-use crate::registry::Adapter;
 use crate::settings::Settings;
 
 /// The only file of a database.
@@ -38,19 +35,17 @@ const DATA_FILE: &str = "rumbench.redb";
 
 type Map = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
-/// Open redb database with one table for each map. Clones share it.
-#[derive(Clone)]
-pub struct Redb(Arc<Shared>);
+/// redb as an engine. No variants.
+pub type Redb = Embedded<RedbMaps>;
 
-struct Shared {
+/// Open redb database with one table for each map.
+pub struct RedbMaps {
     db: Arc<Database>,
     maps: Vec<Map>,
     commit: Commit,
-    facts: EngineFacts,
-    dir: std::path::PathBuf,
+    dir: PathBuf,
     /// Write transactions that committed. The single writer adds to it; the counters read it.
     commits: AtomicU64,
-    syncer: Option<Periodic>,
 }
 
 /// Commit mode of a write transaction.
@@ -58,69 +53,6 @@ struct Shared {
 struct Commit {
     durability: redb::Durability,
     quick_repair: bool,
-}
-
-/// Entry of this engine in the registry. No variants.
-pub(crate) const ADAPTER: Adapter = Adapter { check, open };
-
-fn check(config: &OpenConfig) -> Result<()> {
-    Tuning::of(config).map(drop)
-}
-
-fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(Redb::open(config, &config.schema.maps())?))
-}
-
-impl Redb {
-    /// Opens or creates the maps of `schema` in `config.dir`.
-    ///
-    /// # Errors
-    /// [`rumbench_core::engine::EngineError::Unsupported`] for a variant or an unknown setting.
-    pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Redb> {
-        let tuning = Tuning::of(config)?;
-        let db = Builder::new()
-            .set_cache_size(config.cache_bytes as usize)
-            .create(config.dir.join(DATA_FILE))
-            .map_err(failed("redb: open database"))?;
-        let maps: Vec<Map> = schema
-            .iter()
-            .map(|map| TableDefinition::new(map.name))
-            .collect();
-        let commit = Commit {
-            durability: match config.durability {
-                Durability::Buffered | Durability::Sync => redb::Durability::Immediate,
-                Durability::None => redb::Durability::None,
-            },
-            quick_repair: tuning.quick_repair,
-        };
-        // Readers cannot open a table before a commit has created it.
-        let txn = begin(&db, commit.synced())?;
-        for map in &maps {
-            txn.open_table(*map)
-                .map(drop)
-                .map_err(failed("redb: create table"))?;
-        }
-        txn.commit().map_err(failed("redb: create tables"))?;
-        let db = Arc::new(db);
-        let syncer = match config.durability {
-            Durability::None => Some(start_syncer(db.clone(), commit)?),
-            Durability::Buffered | Durability::Sync => None,
-        };
-        let facts = EngineFacts {
-            version: format!("redb {}", crate_version("redb")),
-            configuration: tuning.describe(config).to_map(),
-            durability: durability_facts(config.durability),
-        };
-        Ok(Redb(Arc::new(Shared {
-            db,
-            maps,
-            commit,
-            facts,
-            dir: config.dir.clone(),
-            commits: AtomicU64::new(0),
-            syncer,
-        })))
-    }
 }
 
 /// Settings for opening the database, except the cache size: redb has few.
@@ -161,6 +93,10 @@ impl Tuning {
 }
 
 impl Commit {
+    fn is_synced(self) -> bool {
+        matches!(self.durability, redb::Durability::Immediate)
+    }
+
     /// Returns the same mode with a sync, regardless of the durability class.
     fn synced(self) -> Commit {
         Commit {
@@ -193,48 +129,96 @@ fn sync(db: &Database, commit: Commit) -> Result<()> {
         .map_err(failed("redb: sync"))
 }
 
-fn start_syncer(db: Arc<Database>, commit: Commit) -> Result<Periodic> {
-    Periodic::start("redb-sync", SYNC_INTERVAL, move || sync(&db, commit))
-}
+impl Backend for RedbMaps {
+    const NAME: &str = "redb";
 
-impl Engine for Redb {
-    fn facts(&self) -> EngineFacts {
-        self.0.facts.clone()
+    type Connection = RedbConnection;
+
+    fn check(config: &OpenConfig) -> Result<()> {
+        Tuning::of(config).map(drop)
     }
 
-    kv_stores!();
+    fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Opened<RedbMaps>> {
+        let tuning = Tuning::of(config)?;
+        let db = Builder::new()
+            .set_cache_size(config.cache_bytes as usize)
+            .create(config.dir.join(DATA_FILE))
+            .map_err(failed("redb: open database"))?;
+        let maps: Vec<Map> = schema
+            .iter()
+            .map(|map| TableDefinition::new(map.name))
+            .collect();
+        let commit = Commit {
+            durability: match config.durability {
+                Durability::Buffered | Durability::Sync => redb::Durability::Immediate,
+                Durability::None => redb::Durability::None,
+            },
+            quick_repair: tuning.quick_repair,
+        };
+        // Readers cannot open a table before a commit has created it.
+        let txn = begin(&db, commit.synced())?;
+        for map in &maps {
+            txn.open_table(*map)
+                .map(drop)
+                .map_err(failed("redb: create table"))?;
+        }
+        txn.commit().map_err(failed("redb: create tables"))?;
+        let db = Arc::new(db);
+        let syncer = if commit.is_synced() {
+            None
+        } else {
+            let db = Arc::clone(&db);
+            let sync = move || sync(&db, commit);
+            Some(Periodic::start("redb-sync", SYNC_INTERVAL, sync)?)
+        };
+        Ok(Opened {
+            syncer,
+            backend: Arc::new(RedbMaps {
+                db,
+                maps,
+                commit,
+                dir: config.dir.clone(),
+                commits: AtomicU64::new(0),
+            }),
+            facts: EngineFacts {
+                version: format!("redb {}", crate_version("redb")),
+                configuration: tuning.describe(config).to_map(),
+                durability: durability_facts(config.durability),
+            },
+        })
+    }
+
+    fn connect(self: &Arc<Self>) -> Result<RedbConnection> {
+        Ok(RedbConnection(Arc::clone(self)))
+    }
 
     /// Returns commits and file size only. redb counts cache hits only in a build that enables it,
     /// and walks the trees for all other statistics.
-    fn counters(&self) -> Vec<Counter> {
-        let file_bytes = file_bytes(&self.0.dir.join(DATA_FILE));
-        let commits = self.0.commits.load(Ordering::Relaxed);
-        [("commits", commits), ("file_bytes", file_bytes)]
-            .map(|(name, value)| Counter {
-                name: name.to_string(),
-                value: value as f64,
-            })
-            .into()
+    fn counters(&self) -> Vec<(&'static str, f64)> {
+        let file_bytes = file_bytes(&self.dir.join(DATA_FILE));
+        let commits = self.commits.load(Ordering::Relaxed);
+        vec![
+            ("commits", commits as f64),
+            ("file_bytes", file_bytes as f64),
+        ]
     }
 
     /// Syncs the file. A copy-on-write tree has no other background work. Settling does not compact
     /// the file, because redb offers that only with exclusive access to the database.
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
         progress("syncing the file");
-        sync(&self.0.db, self.0.commit)
+        sync(&self.db, self.commit)
     }
 
-    fn is_data_file(&self, file_name: &str) -> bool {
+    fn is_data_file(file_name: &str) -> bool {
         file_name == DATA_FILE
     }
 
-    fn close(self: Box<Self>) -> Result<()> {
-        let shared = Arc::into_inner(self.0).ok_or_else(|| still_open("redb"))?;
-        if let Some(syncer) = shared.syncer {
-            syncer.stop()?;
-            sync(&shared.db, shared.commit)?;
+    fn close(self) -> Result<()> {
+        if !self.commit.is_synced() {
+            sync(&self.db, self.commit)?;
         }
-        let db = Arc::into_inner(shared.db).ok_or_else(|| still_open("redb"))?;
+        let db = Arc::into_inner(self.db).ok_or_else(|| still_open("redb"))?;
         db.close().map_err(failed("redb: close"))
     }
 }
@@ -244,21 +228,13 @@ fn file_bytes(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |file| file.len())
 }
 
-impl KvEngine for Redb {
-    type Connection = RedbConnection;
-
-    fn connect(&self) -> Result<RedbConnection> {
-        Ok(RedbConnection(self.0.clone()))
-    }
-}
-
 /// Connection of one client.
-pub struct RedbConnection(Arc<Shared>);
+pub struct RedbConnection(Arc<RedbMaps>);
 
 impl RedbConnection {
     /// Opens a map in its current state. The table keeps its read transaction alive.
     fn read(&self, map: MapId) -> Result<ReadOnlyTable<&'static [u8], &'static [u8]>> {
-        let map = self.0.maps.get(map.0).ok_or_else(|| no_map(map))?;
+        let map = map_of(&self.0.maps, map)?;
         let txn = self.0.db.begin_read().map_err(failed("redb: begin read"))?;
         txn.open_table(*map).map_err(failed("redb: open table"))
     }
@@ -326,31 +302,13 @@ impl KvConnection for RedbConnection {
             shared: &self.0,
         })
     }
-
-    fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()> {
-        let mut txn = self.begin()?;
-        for row in rows {
-            txn.put(row.map, row.key, row.value)?;
-        }
-        txn.commit()
-    }
 }
 
 /// Write transaction: the only one of the database while it is open. Dropping the crate's
 /// transaction rolls it back.
 pub struct RedbTxn<'a> {
     txn: WriteTransaction,
-    shared: &'a Shared,
-}
-
-impl RedbTxn<'_> {
-    fn map(&self, map: MapId) -> Result<Map> {
-        self.shared
-            .maps
-            .get(map.0)
-            .copied()
-            .ok_or_else(|| no_map(map))
-    }
+    shared: &'a RedbMaps,
 }
 
 impl KvTxn for RedbTxn<'_> {
@@ -360,18 +318,14 @@ impl KvTxn for RedbTxn<'_> {
         key: &[u8],
         read: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
-        let table = self.txn.open_table(self.map(map)?);
+        let table = self.txn.open_table(*map_of(&self.shared.maps, map)?);
         let table = table.map_err(failed("redb: open table"))?;
         let value = table.get(key).map_err(failed("redb: get"))?;
         Ok(read(value.as_ref().map(|value| value.value())))
     }
 
-    fn insert(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put(map, key, value)
-    }
-
     fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
-        let table = self.txn.open_table(self.map(map)?);
+        let table = self.txn.open_table(*map_of(&self.shared.maps, map)?);
         let mut table = table.map_err(failed("redb: open table"))?;
         table
             .insert(key, value)
@@ -380,7 +334,7 @@ impl KvTxn for RedbTxn<'_> {
     }
 
     fn delete(&mut self, map: MapId, key: &[u8]) -> Result<()> {
-        let table = self.txn.open_table(self.map(map)?);
+        let table = self.txn.open_table(*map_of(&self.shared.maps, map)?);
         let mut table = table.map_err(failed("redb: open table"))?;
         table.remove(key).map(drop).map_err(failed("redb: delete"))
     }

@@ -8,6 +8,8 @@
 use rumbench_core::engine::{Engine, EngineError, OpenConfig, Result};
 use rumbench_core::names;
 
+use crate::adapter::Adapter;
+
 /// Named configuration of an engine, written after a colon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variant {
@@ -34,15 +36,6 @@ pub struct EngineEntry {
     pub how_to_get: &'static str,
     /// Code of the engine; `None` if this build does not contain it.
     adapter: Option<Adapter>,
-}
-
-/// Functions that reach an engine's code.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Adapter {
-    /// Reads variant and settings without opening anything.
-    pub check: fn(&OpenConfig) -> Result<()>,
-    /// Opens the database with the tables that the configuration names.
-    pub open: fn(&OpenConfig) -> Result<Box<dyn Engine>>,
 }
 
 impl EngineEntry {
@@ -305,22 +298,22 @@ const ROCKSDB_VARIANTS: &[Variant] = &[
 ];
 
 #[cfg(feature = "alluvium")]
-const ALLUVIUM: Option<Adapter> = Some(crate::alluvium::ADAPTER);
+const ALLUVIUM: Option<Adapter> = Some(crate::alluvium::Alluvium::ADAPTER);
 #[cfg(not(feature = "alluvium"))]
 const ALLUVIUM: Option<Adapter> = None;
 
 #[cfg(feature = "fjall")]
-const FJALL: Option<Adapter> = Some(crate::fjall::ADAPTER);
+const FJALL: Option<Adapter> = Some(crate::fjall::Fjall::ADAPTER);
 #[cfg(not(feature = "fjall"))]
 const FJALL: Option<Adapter> = None;
 
 #[cfg(feature = "leveldb")]
-const LEVELDB: Option<Adapter> = Some(crate::leveldb::ADAPTER);
+const LEVELDB: Option<Adapter> = Some(crate::leveldb::LevelDb::ADAPTER);
 #[cfg(not(feature = "leveldb"))]
 const LEVELDB: Option<Adapter> = None;
 
 #[cfg(feature = "lmdb")]
-const LMDB: Option<Adapter> = Some(crate::lmdb::ADAPTER);
+const LMDB: Option<Adapter> = Some(crate::lmdb::Lmdb::ADAPTER);
 #[cfg(not(feature = "lmdb"))]
 const LMDB: Option<Adapter> = None;
 
@@ -339,7 +332,7 @@ const POSTGRESQL: Option<Adapter> = Some(crate::servers::postgresql::ADAPTER);
 const POSTGRESQL: Option<Adapter> = None;
 
 #[cfg(feature = "redb")]
-const REDB: Option<Adapter> = Some(crate::redb::ADAPTER);
+const REDB: Option<Adapter> = Some(crate::redb::Redb::ADAPTER);
 #[cfg(not(feature = "redb"))]
 const REDB: Option<Adapter> = None;
 
@@ -354,12 +347,9 @@ const SQLITE: Option<Adapter> = Some(crate::sqlite::ADAPTER);
 const SQLITE: Option<Adapter> = None;
 
 #[cfg(feature = "wiredtiger")]
-const WIREDTIGER: Option<Adapter> = Some(crate::wiredtiger::ADAPTER);
+const WIREDTIGER: Option<Adapter> = Some(crate::wiredtiger::WiredTiger::ADAPTER);
 #[cfg(not(feature = "wiredtiger"))]
 const WIREDTIGER: Option<Adapter> = None;
-
-/// Log file of a server that the laboratory starts, in the trial's data directory.
-pub const SERVER_LOG: &str = "server.log";
 
 /// Ends servers that outlived a killed laboratory, and removes their sockets. Leaves servers of
 /// running laboratories alone. Keeps the data, but prints its folder with the command that removes

@@ -5,7 +5,7 @@ use super::definition::Definition;
 use super::population::{Population, State};
 use super::rows::{Known, Rows};
 use super::versions::Versions;
-use crate::engine::{EngineError, Result};
+use crate::error::{EngineError, Result};
 use crate::random::Random;
 use crate::tables::{Path, Range, RowBatch, TableConnection, TableId, TableSchema, Value};
 

@@ -13,7 +13,7 @@ use super::population::{Population, State};
 use super::scan::Walk;
 use super::stream::Stream;
 use super::versions::Ticket;
-use crate::engine::Result;
+use crate::error::Result;
 use crate::random::Random;
 use crate::retry::retried_with;
 use crate::tables::{Change, Path, Range, RowBatch, TableConnection, TableId, Value};

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::checks::Shared;
-use crate::engine::Result;
+use crate::error::Result;
 use crate::retry::retried;
 use crate::tables::{RowBatch, TableConnection, TableId, TableStore};
 use crate::trial::{Done, OpIndex, PhaseClient};

@@ -5,8 +5,8 @@ use toml::de::DeTable;
 use super::definition::{
     Action, DefinitionError, OperationDef, PhaseDef, PhaseKind, RunDef, TableDef, Written,
 };
-use super::read::{column_place, span};
 use super::read_keys::keys;
+use super::read_tables::{column_place, span};
 use super::source::{At, Section, Source};
 use crate::names::unknown;
 use crate::tables::Path;

@@ -3,7 +3,7 @@
 use super::checks::{Shared, wrong};
 use super::definition::KeyOrder;
 use super::population::State;
-use crate::engine::{EngineError, Result};
+use crate::error::{EngineError, Result};
 use crate::tables::schema::COLUMNS_MAX;
 use crate::tables::{Path, TableId, Value};
 

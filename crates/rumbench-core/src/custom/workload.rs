@@ -11,7 +11,8 @@ use super::population::Population;
 use super::rows::Rows;
 use super::stream::Stream;
 use super::versions::Versions;
-use crate::engine::{Engine, EngineError, Schema};
+use crate::engine::{Engine, Schema};
+use crate::error::EngineError;
 use crate::random::Random;
 use crate::tables::{TableId, TableStore, refuse_rows};
 use crate::trial::{Pace, Phase, PhaseClient, PhaseEnd, Step, Workload};
@@ -171,7 +172,7 @@ impl Workload for Custom {
     }
 
     fn schema(&self) -> Schema {
-        self.shared.schema.schema()
+        Schema::Tables(self.shared.schema)
     }
 
     fn connections(&self) -> Option<usize> {

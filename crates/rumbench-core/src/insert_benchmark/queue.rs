@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::config::Config;
 use super::rows::{Rows, id_of};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::random::Random;
 use crate::tables::{
     Path, Range, RowBatch, TableConnection, TableId, TableSchema, Value, refuse_rows,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::queue::{Shared, wrong};
 use super::stream::Queries;
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::retry::retried_with;
 use crate::tables::{Path, Range, RowBatch, TableConnection, Value};
 use crate::trial::{Done, OpIndex, PhaseClient};

@@ -3,18 +3,7 @@
 use crate::random::Random;
 use crate::tables::{Column, ColumnType, Index, RowBatch, Table, TableSchema, Value};
 
-use super::config::Config;
-
-/// Set of columns of the indexes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IndexSet {
-    /// Columns until December 2023; prices depend on the customer.
-    Y2016,
-    /// Columns as described by the post of December 2023.
-    Post2023,
-    /// Columns of the code since then.
-    Code2023,
-}
+use super::config::{Config, IndexSet};
 
 /// Places of the columns.
 const ID: usize = 0;

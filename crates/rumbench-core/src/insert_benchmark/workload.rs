@@ -13,7 +13,8 @@ use super::stream::{Queries, Statements};
 use super::writer::{
     Builder, Deleter, INDEX_OPERATIONS, Inserter, LOAD_OPERATIONS, WRITE_OPERATIONS,
 };
-use crate::engine::{Engine, EngineError, Schema};
+use crate::engine::{Engine, Schema};
+use crate::error::EngineError;
 use crate::tables::{RowBatch, TableStore};
 use crate::trial::{Background, Phase, PhaseClient, PhaseEnd, Step, Workload, numbered};
 
@@ -284,7 +285,7 @@ impl Workload for InsertBenchmark {
     }
 
     fn schema(&self) -> Schema {
-        self.shared.schema.schema()
+        Schema::Tables(self.shared.schema)
     }
 
     fn phase_names(&self) -> Vec<String> {

@@ -7,7 +7,7 @@ use super::coupling::Side;
 use super::queue::{Queue, Shared, wrong};
 use super::rows::{COLUMNS, id_of};
 use super::stream::Statements;
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::retry::{retried, retried_with};
 use crate::tables::{Path, Range, RowBatch, TableConnection, TableStore, Value};
 use crate::trial::{Done, OpIndex, PhaseClient};

@@ -4,18 +4,20 @@
 use std::sync::Arc;
 
 use super::steps::{Action, MULTIGET_KEYS};
-use super::store::{Row, RowConnection};
 use super::stream::{Request, Stream, loaded_draw};
 use super::value::Values;
-use crate::engine::EngineError;
-use crate::kv::{Direction, Scan};
+use crate::error::EngineError;
+use crate::kv::Direction;
 use crate::retry::{retried, retried_with};
+use crate::tables::{Path, Range, RowBatch, TableConnection, TableId, Value};
 use crate::trial::{Done, OpIndex, PhaseClient};
 
+/// The only table.
+pub(super) const ROWS: TableId = TableId(0);
 /// Lower bound of all keys.
-pub(super) const LOWEST: &[u8] = &[0];
+const LOWEST: &[u8] = &[0];
 /// Upper bound of all keys: they start with a number, so with a zero byte.
-pub(super) const HIGHEST: &[u8] = &[0xff];
+const HIGHEST: &[u8] = &[0xff];
 
 /// Returns the operation names of steps with this action.
 pub(super) fn operations(action: Action) -> &'static [&'static str] {
@@ -35,8 +37,6 @@ pub(super) struct Table {
     pub(super) values: Values,
     /// Number of rows of the table.
     pub(super) keys: u64,
-    pub(super) row_bytes: u64,
-    pub(super) key_bytes: usize,
     pub(super) seed: u64,
     pub(super) backoff: fn(u32),
 }
@@ -51,10 +51,10 @@ enum Found {
 
 impl Table {
     #[inline]
-    fn look_at(&self, number: u64, value: Option<&[u8]>) -> Found {
-        match value {
+    fn look_at(&self, number: u64, row: Option<&[Value<'_>]>) -> Found {
+        match row {
             None => Found::Missing,
-            Some(value) if self.values.is_value(number, value) => Found::Good,
+            Some(row) if self.values.is_value(number, columns(row).1) => Found::Good,
             Some(_) => Found::Damaged,
         }
     }
@@ -73,14 +73,23 @@ impl Table {
     /// Reads one row and checks it.
     pub(super) fn check(
         &self,
-        connection: &mut dyn RowConnection,
+        connection: &mut dyn TableConnection,
         number: u64,
     ) -> Result<(), EngineError> {
-        let mut key = Vec::new();
-        self.values.append_key(number, &mut key);
+        let mut key = RowBatch::new(1);
+        key.push_bytes(|out| self.values.append_key(number, out));
         let mut found = Found::Missing;
-        connection.get(&key, &mut |value| found = self.look_at(number, value))?;
+        connection.get_one(ROWS, &key, &mut |row| found = self.look_at(number, row))?;
         self.judge(number, found)
+    }
+}
+
+/// Returns key and value of a row.
+#[inline]
+pub(super) fn columns<'a>(row: &[Value<'a>]) -> (&'a [u8], &'a [u8]) {
+    match *row {
+        [Value::Bytes(key), Value::Bytes(value)] => (key, value),
+        _ => (&[], &[]),
     }
 }
 
@@ -91,18 +100,22 @@ pub(super) fn wrong(message: String) -> EngineError {
 /// One client of one step, or its background writer.
 pub(super) struct SequenceClient {
     stream: Stream,
-    connection: Box<dyn RowConnection>,
+    connection: Box<dyn TableConnection>,
     table: Arc<Table>,
     /// True if the store keeps rows, so that its answers can be checked.
     judges: bool,
-    /// Keys, or keys and values, of the next operation.
-    bytes: Vec<u8>,
+    /// Rows that the next operation writes.
+    rows: RowBatch,
+    /// Keys that it reads.
+    keys: RowBatch,
+    /// Bound of its scan.
+    bound: Vec<u8>,
 }
 
 impl SequenceClient {
     pub(super) fn new(
         stream: Stream,
-        connection: Box<dyn RowConnection>,
+        connection: Box<dyn TableConnection>,
         table: Arc<Table>,
         judges: bool,
     ) -> SequenceClient {
@@ -111,37 +124,29 @@ impl SequenceClient {
             connection,
             table,
             judges,
-            bytes: Vec::new(),
+            rows: RowBatch::new(2),
+            keys: RowBatch::new(1),
+            bound: Vec::new(),
         }
     }
 
     fn load(&mut self, count: u64) -> Result<Done, EngineError> {
-        let table = &self.table;
-        let row = |bytes| row_of(bytes, table.key_bytes);
-        let written = if self.bytes.len() as u64 == table.row_bytes {
-            // A single row needs no vector.
-            let rows = [row(&self.bytes[..])];
-            retried(table.backoff, 1, || self.connection.load(&rows))
-        } else {
-            let rows: Vec<Row<'_>> = self
-                .bytes
-                .chunks_exact(table.row_bytes as usize)
-                .map(row)
-                .collect();
-            retried(table.backoff, count, || self.connection.load(&rows))
-        }?;
+        let written = retried(self.table.backoff, count, || {
+            self.connection.insert(ROWS, &self.rows)
+        })?;
         Ok(Done {
-            written_bytes: self.bytes.len() as u64,
+            written_bytes: self.rows.value_bytes() as u64,
             ..written
         })
     }
 
     fn put(&mut self) -> Result<Done, EngineError> {
-        let row = row_of(&self.bytes, self.table.key_bytes);
-        let done = retried(self.table.backoff, 1, || self.connection.put(row))?;
+        let written = retried(self.table.backoff, 1, || {
+            self.connection.put(ROWS, &self.rows)
+        })?;
         Ok(Done {
-            written_bytes: self.bytes.len() as u64,
-            ..done
+            written_bytes: self.rows.value_bytes() as u64,
+            ..written
         })
     }
 
@@ -149,8 +154,8 @@ impl SequenceClient {
         let table = &self.table;
         let mut found = Found::Missing;
         let ((), retries) = retried_with(table.backoff, || {
-            self.connection.get(&self.bytes, &mut |value| {
-                found = table.look_at(number, value);
+            self.connection.get_one(ROWS, &self.keys, &mut |row| {
+                found = table.look_at(number, row);
             })
         })?;
         if self.judges {
@@ -164,13 +169,10 @@ impl SequenceClient {
             return Ok(Done::default());
         };
         let table = &self.table;
-        let length = table.key_bytes;
-        let keys: [&[u8]; MULTIGET_KEYS] =
-            std::array::from_fn(|place| &self.bytes[place * length..(place + 1) * length]);
         let mut found = [Found::Missing; MULTIGET_KEYS];
         let ((), retries) = retried_with(table.backoff, || {
-            self.connection.multi_get(&keys, &mut |place, value| {
-                found[place] = table.look_at(numbers[place], value);
+            self.connection.get(ROWS, &self.keys, &mut |place, row| {
+                found[place] = table.look_at(numbers[place], row);
             })
         })?;
         if self.judges {
@@ -183,15 +185,15 @@ impl SequenceClient {
 
     fn scan(&mut self, first: u64, direction: Direction, rows: u64) -> Result<Done, EngineError> {
         let table = &self.table;
-        let (start, end, there) = match direction {
-            Direction::Forward => (&self.bytes[..], HIGHEST, table.keys - first),
+        let (from, to, there) = match direction {
+            Direction::Forward => (&self.bound[..], HIGHEST, table.keys - first),
             // The end is exclusive. The buffer holds the key's successor in byte order, so that the
             // scan begins with the key itself.
-            Direction::Reverse => (LOWEST, &self.bytes[..], first + 1),
+            Direction::Reverse => (LOWEST, &self.bound[..], first + 1),
         };
-        let scan = Scan {
-            start,
-            end,
+        let range = Range {
+            from: &[Value::Bytes(from)],
+            to: &[Value::Bytes(to)],
             direction,
             limit: rows as usize,
         };
@@ -199,15 +201,18 @@ impl SequenceClient {
         let ((), retries) = retried_with(table.backoff, || {
             (seen, good) = (0, true);
             // The scan ends at its last row, so the engine does not step to a row that is not read.
-            self.connection.scan(scan, &mut |key, value| {
-                let number = match direction {
-                    Direction::Forward => first + seen,
-                    Direction::Reverse => first.wrapping_sub(seen),
-                };
-                good &= table.values.is_key(number, key) && table.values.is_value(number, value);
-                seen += 1;
-                seen < rows
-            })
+            self.connection
+                .scan(ROWS, Path::Primary, range, &mut |row| {
+                    let (key, value) = columns(row);
+                    let number = match direction {
+                        Direction::Forward => first + seen,
+                        Direction::Reverse => first.wrapping_sub(seen),
+                    };
+                    good &=
+                        table.values.is_key(number, key) && table.values.is_value(number, value);
+                    seen += 1;
+                    seen < rows
+                })
         })?;
         if self.judges && (!good || seen != rows.min(there)) {
             let request = self.stream.request();
@@ -227,41 +232,41 @@ fn read(rows: u64, retries: u64) -> Done {
     }
 }
 
-fn row_of(bytes: &[u8], key_bytes: usize) -> Row<'_> {
-    let (key, value) = bytes.split_at(key_bytes);
-    Row { key, value }
-}
-
 impl PhaseClient for SequenceClient {
     fn prepare(&mut self) -> Option<OpIndex> {
         if !self.stream.advance() {
             return None;
         }
-        let (values, bytes) = (&self.table.values, &mut self.bytes);
-        bytes.clear();
+        let values = &self.table.values;
+        self.rows.clear();
+        self.keys.clear();
+        let mut push_row = |number, draw| {
+            self.rows.push_bytes(|out| values.append_key(number, out));
+            self.rows
+                .push_bytes(|out| values.append_value(number, draw, out));
+        };
         match self.stream.request() {
             Request::Load { first, rows } => {
                 for number in first..first + rows {
-                    values.append_key(number, bytes);
-                    values.append_value(number, loaded_draw(self.table.seed, number), bytes);
+                    push_row(number, loaded_draw(self.table.seed, number));
                 }
             }
             Request::Put { number, draw } => {
-                values.append_key(number, bytes);
-                values.append_value(number, draw, bytes);
+                push_row(number, draw);
             }
-            Request::Get(number) => values.append_key(number, bytes),
+            Request::Get(number) => self.keys.push_bytes(|out| values.append_key(number, out)),
             Request::MultiGet(numbers) => {
                 for number in numbers {
-                    values.append_key(*number, bytes);
+                    self.keys.push_bytes(|out| values.append_key(*number, out));
                 }
             }
             Request::Scan {
                 first, direction, ..
             } => {
-                values.append_key(first, bytes);
+                self.bound.clear();
+                values.append_key(first, &mut self.bound);
                 if direction == Direction::Reverse {
-                    bytes.push(0);
+                    self.bound.push(0);
                 }
             }
         }

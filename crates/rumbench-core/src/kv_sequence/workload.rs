@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::client::{HIGHEST, LOWEST, SequenceClient, Table, operations, wrong};
+use super::client::{ROWS, SequenceClient, Table, columns, operations, wrong};
 use super::config::{Config, WORKLOAD};
 use super::steps::{self, Action, StepDef};
-use super::store::{RowConnection, RowStore};
 use super::stream::{Stream, WRITER};
 use super::value::Values;
-use crate::engine::{Durability, Engine, EngineError, Schema};
-use crate::kv::{Direction, Scan};
+use crate::engine::{Durability, Engine, Schema};
+use crate::error::EngineError;
 use crate::random::Random;
+use crate::tables::{Path, Range, TableConnection, TableSchema, TableStore};
 use crate::trial::{Background, Phase, PhaseClient, Step, Workload};
 
 /// Version of the workload; changes whenever the golden operations or the loaded rows change.
@@ -37,9 +37,15 @@ impl Planned {
     }
 }
 
+/// Returns the schema of the table of keys and values.
+pub fn schema() -> &'static TableSchema {
+    TableSchema::key_value("rows")
+}
+
 /// A configured kv-sequence.
 pub struct KvSequence {
     config: Config,
+    schema: &'static TableSchema,
     table: Arc<Table>,
     plan: Vec<Planned>,
     /// Index of the next step in the plan.
@@ -59,11 +65,10 @@ impl KvSequence {
             config.compression_ratio,
         );
         KvSequence {
+            schema: schema(),
             table: Arc::new(Table {
                 values,
                 keys: config.keys,
-                row_bytes: config.row_bytes(),
-                key_bytes: config.key_bytes,
                 seed: config.seed,
                 backoff,
             }),
@@ -81,7 +86,7 @@ impl KvSequence {
 
     fn client(
         &self,
-        store: &dyn RowStore,
+        store: &dyn TableStore,
         planned: &Planned,
         client: u64,
     ) -> Result<Box<dyn PhaseClient>, EngineError> {
@@ -93,7 +98,7 @@ impl KvSequence {
         )))
     }
 
-    fn phase(&self, store: &dyn RowStore, planned: &Planned) -> Result<Phase, EngineError> {
+    fn phase(&self, store: &dyn TableStore, planned: &Planned) -> Result<Phase, EngineError> {
         let step = planned.step;
         let count = if step.alone { 1 } else { self.config.clients };
         let clients = (0..u64::from(count)).map(|client| self.client(store, planned, client));
@@ -131,7 +136,7 @@ impl KvSequence {
     }
 
     /// Reads back the first, the last and random rows of a load.
-    fn check_sample(&self, connection: &mut dyn RowConnection) -> Result<(), EngineError> {
+    fn check_sample(&self, connection: &mut dyn TableConnection) -> Result<(), EngineError> {
         let mut random = Random::keyed(self.config.seed, &[SAMPLE_KEY]);
         let some = (0..SAMPLE_ROWS).map(|_| random.below(self.config.keys));
         for number in [0, self.config.keys - 1].into_iter().chain(some) {
@@ -141,16 +146,11 @@ impl KvSequence {
     }
 
     /// Reads the whole table: every row once, in order, with a value that was written for it.
-    fn check_all(&self, connection: &mut dyn RowConnection) -> Result<(), EngineError> {
+    fn check_all(&self, connection: &mut dyn TableConnection) -> Result<(), EngineError> {
         let (mut next, mut good) = (0, true);
-        let all = Scan {
-            start: LOWEST,
-            end: HIGHEST,
-            direction: Direction::Forward,
-            limit: usize::MAX,
-        };
         let values = &self.table.values;
-        connection.scan(all, &mut |key, value| {
+        connection.scan(ROWS, Path::Primary, Range::ALL, &mut |row| {
+            let (key, value) = columns(row);
             good = values.is_key(next, key) && values.is_value(next, value);
             next += u64::from(good);
             good
@@ -198,7 +198,7 @@ impl Workload for KvSequence {
     }
 
     fn schema(&self) -> Schema {
-        Schema::KvSequence
+        Schema::Tables(self.schema)
     }
 
     fn paced_phases(&self) -> Vec<String> {
@@ -227,7 +227,7 @@ impl Workload for KvSequence {
     }
 
     fn next_step(&mut self, engine: &dyn Engine) -> Result<Option<Step>, EngineError> {
-        let store = engine.row_store()?;
+        let store = engine.table_store(self.schema)?;
         // The load is the first step. Its sample is read before a reopening, so that the cache is
         // cold afterwards.
         if self.next == 1 && !self.is_fresh && store.keeps_rows() {
@@ -251,7 +251,7 @@ impl Workload for KvSequence {
     }
 
     fn verify(&self, engine: &dyn Engine) -> Result<String, EngineError> {
-        let store = engine.row_store()?;
+        let store = engine.table_store(self.schema)?;
         if !store.keeps_rows() {
             return Ok("not checked: this engine keeps no rows".to_owned());
         }

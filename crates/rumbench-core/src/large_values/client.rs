@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::config::Config;
 use super::rows::{COLUMNS, Rows, TABLE};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::random::Random;
 use crate::retry::{retried, retried_with};
 use crate::tables::{RowBatch, TableConnection, Value};

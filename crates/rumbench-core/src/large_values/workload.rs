@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::client::{INSERT_OPERATIONS, Inserter, QUERY_OPERATIONS, Queries, Reader, Shared};
 use super::config::{Config, WORKLOAD};
 use super::rows::{Rows, TABLE, schema};
-use crate::engine::{Engine, EngineError, Schema};
+use crate::engine::{Engine, Schema};
+use crate::error::EngineError;
 use crate::random::Random;
 use crate::tables::{
     Path, Range, RowBatch, TableConnection, TableSchema, TableStore, Value, refuse_rows,
@@ -195,7 +196,7 @@ impl Workload for LargeValues {
     }
 
     fn schema(&self) -> Schema {
-        self.schema.schema()
+        Schema::Tables(self.schema)
     }
 
     fn phase_names(&self) -> Vec<String> {

@@ -7,7 +7,7 @@ use super::request::{Answer, Request};
 use super::store::{LinkConnection, WriteOutcome};
 use super::stream::RequestStream;
 use super::workload::Hooks;
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::retry::retried_with;
 use crate::trial::{Done, OpIndex, PhaseClient};
 

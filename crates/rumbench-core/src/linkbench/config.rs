@@ -1,9 +1,8 @@
-//! Configuration of one LinkBench trial, read from `key=value` settings.
+//! Configuration of one LinkBench trial. [`super::settings`] reads it.
 
 use super::degree::{DegreeTable, Numbers, Split};
 use super::payload::PayloadShape;
-use super::settings::SETTINGS;
-use crate::settings::{ConfigError, apply, effective, owned, refuse_both};
+use crate::settings::ConfigError;
 use crate::trial::PhaseEnd;
 
 /// Number of operations in the mix of the request phase.
@@ -139,7 +138,7 @@ pub struct Config {
 }
 
 /// Name of the workload in messages.
-const WORKLOAD: &str = "linkbench";
+pub(super) const WORKLOAD: &str = "linkbench";
 
 impl Config {
     /// Returns the defaults of one measurement. 2011 differs from 2017 in the mix and the payload
@@ -213,42 +212,8 @@ impl Config {
         }
     }
 
-    /// Reads settings; the last value of a repeated key counts. A setting that is not given has the
-    /// default of `numbers`.
-    ///
-    /// # Errors
-    /// Fails on an unknown key, a forbidden value (the message names the allowed values), or
-    /// settings that exclude each other.
-    pub fn from_pairs<K, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Config, ConfigError>
-    where
-        K: AsRef<str>,
-        V: AsRef<str>,
-    {
-        let pairs = owned(pairs);
-        let mut config = Config::new(Numbers::Y2017);
-        // `numbers` chooses the defaults that the other keys override.
-        for (key, value) in pairs.iter().filter(|(key, _)| key == "numbers") {
-            config.set(key, value)?;
-        }
-        config = Config::new(config.numbers);
-        for (key, value) in &pairs {
-            config.set(key, value)?;
-        }
-        let exclusive = [
-            ("seconds", "operations"),
-            ("warmup_seconds", "warmup_operations"),
-        ];
-        refuse_both(WORKLOAD, &pairs, &exclusive)?;
-        config.check()?;
-        Ok(config)
-    }
-
-    fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
-        apply(WORKLOAD, SETTINGS, self, key, value)
-    }
-
     /// Checks the conditions that involve several keys.
-    fn check(&self) -> Result<(), ConfigError> {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
         let refuse = |reason: String| {
             Err(ConfigError::Combination {
                 workload: WORKLOAD,
@@ -294,11 +259,6 @@ impl Config {
             }
         }
         Ok(())
-    }
-
-    /// Returns every effective setting as text, in the order of the guide.
-    pub fn settings(&self) -> Vec<(String, String)> {
-        effective(SETTINGS, self)
     }
 
     /// Returns the split of a node's links over types under these rules and this mode.

@@ -7,7 +7,7 @@ use super::store::{
     Count, EqualTimes, Link, LinkConnection, LinkKey, LinkStore, ListQuery, ListResult, Node,
     TableTotals, WriteOutcome,
 };
-use crate::engine::{EngineError, Result};
+use crate::error::{EngineError, Result};
 use crate::random::Random;
 
 const TYPE: u64 = 123_456_789;

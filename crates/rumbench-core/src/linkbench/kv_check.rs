@@ -6,7 +6,7 @@
 
 use super::kv_rows::{self, COUNT, INDEX, LINK, NODE};
 use super::store::{Link, LinkKey, TableTotals};
-use crate::engine::{EngineError, Result};
+use crate::error::{EngineError, Result};
 use crate::kv::{Direction, KvConnection, MapId, Scan};
 use crate::random::mix;
 

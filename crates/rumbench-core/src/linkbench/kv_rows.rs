@@ -14,7 +14,7 @@
 //! The index's value is the tail of the link's value.
 
 use super::store::{Count, Link, LinkKey, Node};
-use crate::engine::{EngineError, Result};
+use crate::error::{EngineError, Result};
 use crate::kv::{MapDef, MapId};
 
 /// Map of nodes, keyed by id.

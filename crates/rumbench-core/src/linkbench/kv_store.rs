@@ -13,7 +13,7 @@ use super::store::{
     Count, Link, LinkConnection, LinkKey, LinkRow, LinkStore, ListQuery, ListResult, Node, NodeRow,
     TableTotals, WriteOutcome,
 };
-use crate::engine::{EngineError, Result};
+use crate::error::{EngineError, Result};
 use crate::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapId, Scan};
 
 pub use super::kv_rows::schema;

@@ -13,7 +13,7 @@ use super::config::Config;
 use super::graph::{FIRST_LINK_TYPE, Graph, NODE_TYPE};
 use super::store::{Count, Link, LinkConnection, LinkKey, Node};
 use super::workload::Hooks;
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::retry::retried;
 use crate::trial::{Done, OpIndex, PhaseClient};
 

@@ -25,7 +25,7 @@ mod sample;
 pub mod settings;
 pub mod shuffle;
 mod stationary;
-mod store;
+pub(crate) mod store;
 pub mod stream;
 pub mod workload;
 

@@ -3,7 +3,7 @@
 use super::graph::{FIRST_LINK_TYPE, Graph, Purpose};
 use super::load::{loaded_link, loaded_node};
 use super::store::{LinkConnection, LinkKey};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::random::Random;
 
 /// Number of random ids to check.

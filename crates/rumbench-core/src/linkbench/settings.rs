@@ -1,9 +1,10 @@
 //! Setting keys of LinkBench: one table for reading, printing and explaining them.
 
-use super::config::{Config, Mode, Rules};
+use super::config::{Config, Mode, Rules, WORKLOAD};
 use super::degree::Numbers;
 use crate::settings::{
-    Setting, choice, choose, decimal, name_of, number, operations_of, seconds_of, setting, whole,
+    ConfigError, Setting, apply, choice, choose, decimal, effective, name_of, number,
+    operations_of, owned, refuse_both, seconds_of, setting, whole,
 };
 use crate::trial::PhaseEnd;
 
@@ -99,6 +100,47 @@ pub const SETTINGS: &[Setting<Config>] = &[
     number!("loader_split_links", "longer lists are loaded in pieces of this many links", c => c.split_rows, whole(1, 1 << 40)),
     number!("stationary_hidden", "links a client may keep hidden in mode stationary", c => c.hidden_links, whole(8, 1 << 24)),
 ];
+
+impl Config {
+    /// Reads settings; the last value of a repeated key counts. A setting that is not given has the
+    /// default of `numbers`.
+    ///
+    /// # Errors
+    /// Fails on an unknown key, a forbidden value (the message names the allowed values), or
+    /// settings that exclude each other.
+    pub fn from_pairs<K, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Config, ConfigError>
+    where
+        K: AsRef<str>,
+        V: AsRef<str>,
+    {
+        let pairs = owned(pairs);
+        let mut config = Config::new(Numbers::Y2017);
+        // `numbers` chooses the defaults that the other keys override.
+        for (key, value) in pairs.iter().filter(|(key, _)| key == "numbers") {
+            config.set(key, value)?;
+        }
+        config = Config::new(config.numbers);
+        for (key, value) in &pairs {
+            config.set(key, value)?;
+        }
+        let exclusive = [
+            ("seconds", "operations"),
+            ("warmup_seconds", "warmup_operations"),
+        ];
+        refuse_both(WORKLOAD, &pairs, &exclusive)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
+        apply(WORKLOAD, SETTINGS, self, key, value)
+    }
+
+    /// Returns every effective setting as text, in the order of the guide.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        effective(SETTINGS, self)
+    }
+}
 
 fn theta(value: &str) -> Result<f64, String> {
     let allowed = || {

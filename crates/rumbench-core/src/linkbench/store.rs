@@ -4,7 +4,7 @@
 //! `linkbench::kv_store`. The transactional meaning is the same for all: a link, its index entry
 //! and its count change atomically, and read-modify-write is protected from lost updates.
 
-use crate::engine::Result;
+use crate::error::Result;
 
 /// Primary key of a link; keys are ordered by (link_type, id1, id2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -146,7 +146,7 @@ pub trait LinkStore: Send + Sync {
 }
 
 /// One client's connection. Each call is one transaction. On a conflict
-/// ([`crate::engine::EngineError::Retry`]) the caller runs it again.
+/// ([`crate::error::EngineError::Retry`]) the caller runs it again.
 pub trait LinkConnection: Send {
     /// Loads nodes with given ids in one commit.
     fn load_nodes(&mut self, nodes: &[Node<'_>]) -> Result<()>;

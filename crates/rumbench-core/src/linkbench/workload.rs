@@ -9,7 +9,8 @@ use super::load::{LOAD_OPERATIONS, LoadQueue, Loader};
 use super::sample::check_sample;
 use super::store::{LinkStore, TableTotals};
 use super::stream::{RequestPlan, RequestStream};
-use crate::engine::{Engine, EngineError, Schema};
+use crate::engine::{Engine, Schema};
+use crate::error::EngineError;
 use crate::trial::{Done, OpIndex, Phase, PhaseClient, PhaseEnd, Step, Workload};
 
 /// Version of the workload; changes whenever the golden requests or the loaded rows change.

@@ -12,13 +12,14 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::columns::{C, COLUMNS, K};
 use super::events::{Event, Events, Statement, What};
 use super::lists;
 use super::queries;
 use super::reads::Reads;
-use super::rows::{C, C_BYTES, COLUMNS, Draws, K, ROW_BYTES};
+use super::rows::{C_BYTES, Draws, ROW_BYTES};
 use super::state::{Shared, wrong};
-use crate::engine::{EngineError, Result};
+use crate::error::{EngineError, Result};
 use crate::retry::retried_with;
 use crate::tables::{Change, RowBatch, TableConnection, TableId, TableWrites, Value};
 use crate::trial::{Done, OpIndex, PhaseClient};

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use super::columns::{C, ID, K};
 use super::config::Config;
-use super::rows::{self, C, DRAWS, ID, K};
+use super::rows::{self, DRAWS};
 use super::tests::Kind;
 use crate::linkbench::distribution::Zipf;
 use crate::random::Random;

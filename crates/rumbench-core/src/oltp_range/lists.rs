@@ -1,8 +1,8 @@
 //! Update of a list of rows that a SQL server performs in one statement.
 
-use super::rows::C;
+use super::columns::C;
 use super::state::wrong;
-use crate::engine::Result;
+use crate::error::Result;
 use crate::tables::{TableId, TableQueries, Value};
 
 /// Changes the rows of a list in one statement. The server returns the number of changed rows but

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::rows::{COLUMNS, ROW_BYTES};
+use super::columns::COLUMNS;
+use super::rows::ROW_BYTES;
 use super::state::Shared;
-use crate::engine::{EngineError, Result};
+use crate::error::{EngineError, Result};
 use crate::retry::retried;
 use crate::tables::{RowBatch, TableConnection, TableId, TableStore};
 use crate::trial::{Done, OpIndex, PhaseClient};

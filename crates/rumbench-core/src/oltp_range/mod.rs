@@ -1,11 +1,13 @@
 //! OLTP ranges: the tests of sysbench in the form of the published reports, on any engine.
 //!
-//! Reading order: [`tests`], [`config`], [`rows`] (the tables, the rows and their checks),
-//! [`events`] (the statements of each test), `state` (the rows that must exist), then the clients.
-//! They are `load`, `client`, `reads`, and for servers `queries`, `selects` and `lists`. Last is
-//! [`workload`] (the steps in order and the checks). The guide is `docs/guide/oltp-range.md`.
+//! Reading order: [`columns`], [`tests`], [`config`], [`rows`] (the tables, the rows and their
+//! checks), [`events`] (the statements of each test), `state` (the rows that must exist), then the
+//! clients. They are `load`, `client`, `reads`, and for servers `queries`, `selects` and `lists`.
+//! Last is [`workload`] (the steps in order and the checks). The guide is
+//! `docs/guide/oltp-range.md`.
 
 mod client;
+pub mod columns;
 pub mod config;
 pub mod events;
 mod lists;

@@ -5,11 +5,12 @@
 //! of its range. Of sorted values only the first is searched, and all must be in order. A sum is
 //! only checked against bounds.
 
+use super::columns::{C, K};
 use super::events::{Statement, What};
-use super::rows::{C, C_BYTES, K};
+use super::rows::C_BYTES;
 use super::selects;
 use super::state::{Shared, wrong};
-use crate::engine::Result;
+use crate::error::Result;
 use crate::tables::{Fold, TableId, TableQueries, Value};
 
 /// Performs one reading statement, in a transaction or alone, and returns the number of values or

@@ -7,11 +7,12 @@
 
 use std::hint::black_box;
 
+use super::columns::C;
 use super::events::{Statement, What};
 use super::queries;
-use super::rows::{C, C_BYTES};
+use super::rows::C_BYTES;
 use super::state::{Shared, wrong};
-use crate::engine::Result;
+use crate::error::Result;
 use crate::retry::retried_with;
 use crate::tables::{Fold, Path, Range, RowBatch, TableConnection, TableId, Value};
 

@@ -13,19 +13,12 @@
 //! is the inserted value plus the number of its updates. The groups after a draw are copied from a
 //! pool of random digits.
 
+use super::columns::K;
 use super::config::Config;
 use super::tests::{Kind, Step};
 use crate::random::{Random, mix};
 use crate::tables::{Column, ColumnType, Index, RowBatch, Table, TableSchema, Value};
 
-/// Number of columns of a table: id, k, c, pad.
-pub const COLUMNS: usize = 4;
-/// Position of the column id in a row.
-pub const ID: usize = 0;
-/// Position of the column k in a row.
-pub const K: usize = 1;
-/// Position of the column c in a row.
-pub const C: usize = 2;
 /// Bytes of a group: its digits and the dash.
 const GROUP_BYTES: usize = 12;
 const C_GROUPS: usize = 10;
@@ -262,6 +255,7 @@ fn draw_of(text: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod unit {
     use super::*;
+    use crate::oltp_range::columns::COLUMNS;
 
     fn batch(rows: &Rows, id: u64) -> RowBatch {
         let mut batch = RowBatch::new(COLUMNS);

@@ -5,10 +5,11 @@
 //! Answers without ids have weaker checks: a c must have been written for one of the requested ids,
 //! a k must be one of the requested values.
 
+use super::columns::{C, ID, K};
 use super::events::{Statement, What};
-use super::rows::{C, C_BYTES, ID, K};
+use super::rows::C_BYTES;
 use super::state::{Shared, wrong};
-use crate::engine::Result;
+use crate::error::Result;
 use crate::tables::{Fold, TableId, TableQueries, Value, Where};
 
 /// Performs a statement that names its columns and returns the rows read. A scan returns no rows;

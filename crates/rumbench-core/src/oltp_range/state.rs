@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::config::Config;
 use super::rows::{Found, Rows};
-use crate::engine::EngineError;
+use crate::error::EngineError;
 use crate::tables::{TableId, TableSchema};
 
 /// State that all clients of a trial share.

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::rows::{C, ID};
+use super::columns::{C, ID};
 use crate::names::unknown;
 use crate::tables::Fold;
 

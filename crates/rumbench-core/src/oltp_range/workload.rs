@@ -10,7 +10,8 @@ use super::load::{Builder, INDEX_OPERATIONS, LOAD_OPERATIONS, Loader};
 use super::rows::{ROW_BYTES, schema};
 use super::state::{Shared, wrong};
 use super::tests::{Group, Step as StepDef, TestDef};
-use crate::engine::{Engine, EngineError, Schema};
+use crate::engine::{Engine, Schema};
+use crate::error::EngineError;
 use crate::random::Random;
 use crate::tables::{
     Path, Range, RowBatch, TableConnection, TableId, TableStore, Value, refuse_rows,
@@ -214,7 +215,7 @@ impl Workload for OltpRange {
     }
 
     fn schema(&self) -> Schema {
-        self.shared.schema.schema()
+        Schema::Tables(self.shared.schema)
     }
 
     fn paced_phases(&self) -> Vec<String> {

@@ -2,12 +2,12 @@
 //!
 //! A key is its columns in order, big-endian and with an inverted sign bit, so that bytes compare
 //! as values do. The value of a row is its other columns in order. Numbers have a fixed width;
-//! bytes follow their length (4 bytes), except in the last column, which has no length field. The
-//! value of an index entry is empty.
+//! bytes follow their length (4 bytes), except in the last column, which has no length field. A key
+//! of bytes is these bytes. The value of an index entry is empty.
 
 use super::rows::Value;
 use super::schema::{COLUMNS_MAX, Column, ColumnType, Table};
-use crate::engine::{EngineError, Result};
+use crate::error::{EngineError, Result};
 
 /// Values of a row on the stack.
 pub(super) type Values<'a> = [Value<'a>; COLUMNS_MAX];
@@ -41,6 +41,7 @@ pub fn append_key_value(column: &Column, value: Value<'_>, out: &mut Vec<u8>) ->
         (ColumnType::I64, Value::Signed(number)) => {
             out.extend_from_slice(&(number as u64 ^ SIGN).to_be_bytes());
         }
+        (ColumnType::Bytes, Value::Bytes(bytes)) => out.extend_from_slice(bytes),
         _ => return Err(mismatch(column, value)),
     }
     Ok(())
@@ -70,10 +71,8 @@ pub fn append_row<'a>(
     let last = table.columns.len() - 1;
     for (place, column) in table.columns.iter().enumerate().skip(table.key_columns) {
         match (column.of, value_of(place)) {
-            (ColumnType::Bytes, Value::Bytes(bytes)) => {
-                if place != last {
-                    out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
-                }
+            (ColumnType::Bytes, Value::Bytes(bytes)) if place != last => {
+                out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
                 out.extend_from_slice(bytes);
             }
             (_, value) => append_key_value(column, value, out)?,
@@ -92,7 +91,7 @@ pub(super) fn read_row<'v, 'a>(
 ) -> Result<&'v [Value<'a>]> {
     let mut fields = Fields(key);
     for (column, out) in table.columns[..table.key_columns].iter().zip(&mut *values) {
-        *out = fields.number(column)?;
+        *out = fields.value(column)?;
     }
     fields.end(table)?;
     let columns = table.columns.len();
@@ -100,10 +99,7 @@ pub(super) fn read_row<'v, 'a>(
     let row = table.columns.iter().zip(&mut *values).enumerate();
     for (place, (column, value)) in row.skip(table.key_columns) {
         *value = match column.of {
-            ColumnType::Bytes if place == columns - 1 => {
-                Value::Bytes(std::mem::take(&mut fields.0))
-            }
-            ColumnType::Bytes => {
+            ColumnType::Bytes if place != columns - 1 => {
                 let length = u32::from_be_bytes(fields.take()?) as usize;
                 let Some((bytes, rest)) = fields.0.split_at_checked(length) else {
                     return Err(ends_early());
@@ -111,7 +107,7 @@ pub(super) fn read_row<'v, 'a>(
                 fields.0 = rest;
                 Value::Bytes(bytes)
             }
-            _ => fields.number(column)?,
+            _ => fields.value(column)?,
         };
     }
     fields.end(table)?;
@@ -129,7 +125,7 @@ pub(super) fn read_entry<'v, 'a>(
     let mut fields = Fields(key);
     let mut columns = 0;
     for place in table.index_columns(index) {
-        values[columns] = fields.number(&table.columns[place])?;
+        values[columns] = fields.value(&table.columns[place])?;
         columns += 1;
     }
     fields.end(table)?;
@@ -148,14 +144,14 @@ impl<'a> Fields<'a> {
         Ok(*field)
     }
 
+    /// Takes a number, or all bytes that are left.
     #[inline]
-    fn number(&mut self, column: &Column) -> Result<Value<'a>> {
+    fn value(&mut self, column: &Column) -> Result<Value<'a>> {
         Ok(match column.of {
             ColumnType::U32 => Value::Unsigned(u64::from(u32::from_be_bytes(self.take()?))),
             ColumnType::I64 => Value::Signed((u64::from_be_bytes(self.take()?) ^ SIGN) as i64),
-            ColumnType::U64 | ColumnType::Bytes => {
-                Value::Unsigned(u64::from_be_bytes(self.take()?))
-            }
+            ColumnType::U64 => Value::Unsigned(u64::from_be_bytes(self.take()?)),
+            ColumnType::Bytes => Value::Bytes(std::mem::take(&mut self.0)),
         })
     }
 

@@ -1,9 +1,9 @@
 //! Catalog of a database of tables, and the build of an index from existing rows.
 
 use super::encoding::{NO_VALUES, key_bytes, read_row};
-use super::kv_store::{LOWEST, append_entry, index_map, rows_map};
+use super::kv_entries::{LOWEST, append_entry, index_map, rows_map};
 use super::schema::{TableId, TableSchema};
-use crate::engine::Result;
+use crate::error::Result;
 use crate::kv::{BulkRow, Direction, KvConnection, MapId, Scan};
 use crate::retry::retried_with;
 

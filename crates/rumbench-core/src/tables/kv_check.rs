@@ -4,9 +4,9 @@
 //! table size. If they differ, a second scan finds the first row without its entry.
 
 use super::encoding::{NO_VALUES, read_row};
-use super::kv_store::{LOWEST, append_entry, index_map, rows_map};
+use super::kv_entries::{LOWEST, append_entry, index_map, rows_map};
 use super::schema::{TableId, TableSchema};
-use crate::engine::{EngineError, Result};
+use crate::error::{EngineError, Result};
 use crate::kv::{Direction, KvConnection, MapId, Scan};
 use crate::random::mix;
 

@@ -2,11 +2,11 @@
 //! changed index entries.
 
 use super::encoding::{NO_VALUES, append_row, read_row};
-use super::kv_store::{append_entry, index_map};
+use super::kv_entries::{append_entry, index_map};
 use super::kv_writes::KvWrites;
 use super::rows::{RowBatch, Value};
 use super::schema::TableId;
-use crate::engine::{EngineError, Result};
+use crate::error::{EngineError, Result};
 use crate::kv::KvTxn;
 
 impl<T: KvTxn> KvWrites<'_, T> {

@@ -6,25 +6,28 @@
 
 use std::sync::Arc;
 
-use super::encoding::{self, NO_VALUES, Values, append_key, append_row, read_entry, read_row};
+use super::encoding::{self, NO_VALUES, Values, append_key, read_entry, read_row};
 use super::kv_build::{build_index, built_indexes, open_catalog};
 use super::kv_check;
+use super::kv_entries::{Entries, LOWEST, index_map, rows_map};
 use super::kv_writes::KvWrites;
 use super::rows::{RowBatch, Value};
-use super::schema::{Table, TableId, TableSchema};
-use super::store::{Change, Path, Range, TableConnection, TableStore, TableWrites};
-use crate::engine::Result;
+use super::schema::{Path, TableId, TableSchema};
+use super::store::{Change, Range, TableConnection, TableStore, TableWrites};
+use crate::error::Result;
 use crate::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapId, Scan};
 
 /// Returns the tables of `schema` on an engine that was opened with them.
 ///
 /// # Errors
-/// [`crate::engine::EngineError::Unsupported`] if the database holds other tables.
+/// [`crate::error::EngineError::Unsupported`] if the database holds other tables.
 pub fn kv_table_store<E: KvEngine>(
     engine: E,
     schema: &'static TableSchema,
 ) -> Result<Arc<dyn TableStore>> {
-    open_catalog(&mut engine.connect()?, schema)?;
+    if !schema.is_key_value() {
+        open_catalog(&mut engine.connect()?, schema)?;
+    }
     Ok(Arc::new(KvTableStore { engine, schema }))
 }
 
@@ -52,19 +55,6 @@ impl<E: KvEngine> TableStore for KvTableStore<E> {
     }
 }
 
-/// Returns the map of a table's rows.
-pub(super) fn rows_map(schema: &TableSchema, table: TableId) -> MapId {
-    MapId(schema.first_map(table))
-}
-
-/// Returns the map of an index.
-pub(super) fn index_map(schema: &TableSchema, table: TableId, index: usize) -> MapId {
-    MapId(schema.first_map(table) + 1 + index)
-}
-
-/// Lower bound of all keys.
-pub(super) const LOWEST: &[u8] = &[0];
-
 /// One client's connection, with the indexes that it maintains.
 pub(super) struct KvTables<C> {
     pub(super) connection: C,
@@ -74,123 +64,6 @@ pub(super) struct KvTables<C> {
     pub(super) entries: Entries,
     pub(super) start: Vec<u8>,
     end: Vec<u8>,
-}
-
-/// Keys and values of one commit, concatenated.
-#[derive(Default)]
-pub(super) struct Entries {
-    bytes: Vec<u8>,
-    /// Map, end of the key, end of the value.
-    ends: Vec<(MapId, usize, usize)>,
-}
-
-impl Entries {
-    pub(super) fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
-    }
-
-    /// Appends an entry with an empty value.
-    #[inline]
-    pub(super) fn push_key(
-        &mut self,
-        map: MapId,
-        append: impl FnOnce(&mut Vec<u8>) -> Result<()>,
-    ) -> Result<()> {
-        append(&mut self.bytes)?;
-        let end = self.bytes.len();
-        self.ends.push((map, end, end));
-        Ok(())
-    }
-
-    /// Appends the value of the last entry.
-    #[inline]
-    pub(super) fn push_value(
-        &mut self,
-        append: impl FnOnce(&mut Vec<u8>) -> Result<()>,
-    ) -> Result<()> {
-        append(&mut self.bytes)?;
-        if let Some((_, _, end)) = self.ends.last_mut() {
-            *end = self.bytes.len();
-        }
-        Ok(())
-    }
-
-    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = BulkRow<'_>> {
-        let mut start = 0;
-        self.ends.iter().map(move |&(map, key_end, end)| {
-            let row = BulkRow {
-                map,
-                key: &self.bytes[start..key_end],
-                value: &self.bytes[key_end..end],
-            };
-            start = end;
-            row
-        })
-    }
-
-    /// Replaces the entries with those of new rows: the rows, then the entries of each index.
-    pub(super) fn fill_rows(
-        &mut self,
-        (schema, table): (&TableSchema, TableId),
-        built: &[usize],
-        rows: &RowBatch,
-    ) -> Result<()> {
-        self.clear();
-        let (of, map) = (schema.table(table), rows_map(schema, table));
-        for row in rows.rows() {
-            self.push_key(map, |out| {
-                append_key(of, 0..of.key_columns, row.values(), out)
-            })?;
-            self.push_value(|out| append_row(of, |place| row.value(place), out))?;
-        }
-        for &index in built {
-            let map = index_map(schema, table, index);
-            for row in rows.rows() {
-                self.push_key(map, |out| {
-                    append_entry(of, index, |place| row.value(place), out)
-                })?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Appends the key of a row that was read, and the keys of its index entries.
-    pub(super) fn push_keys_of(
-        &mut self,
-        (schema, table): (&TableSchema, TableId),
-        built: &[usize],
-        key: &[u8],
-        values: &[Value<'_>],
-    ) -> Result<()> {
-        let of = schema.table(table);
-        self.push_key(rows_map(schema, table), |out| {
-            out.extend_from_slice(key);
-            Ok(())
-        })?;
-        for &index in built {
-            self.push_key(index_map(schema, table, index), |out| {
-                append_entry(of, index, |place| values[place], out)
-            })?;
-        }
-        Ok(())
-    }
-}
-
-/// Appends the key of an index entry.
-#[inline]
-pub(super) fn append_entry<'a>(
-    table: &Table,
-    index: usize,
-    value_of: impl Fn(usize) -> Value<'a>,
-    out: &mut Vec<u8>,
-) -> Result<()> {
-    let places = || table.index_columns(index);
-    append_key(table, places(), places().map(value_of), out)
 }
 
 impl<C: KvConnection> KvTables<C> {
@@ -238,8 +111,15 @@ impl<C: KvConnection> TableConnection for KvTables<C> {
     fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
         let built = &self.built[table.0];
         self.entries.fill_rows((self.schema, table), built, rows)?;
-        let entries: Vec<BulkRow<'_>> = self.entries.iter().collect();
-        self.connection.bulk_insert(&entries)
+        let mut entries = self.entries.iter();
+        match (entries.len(), entries.next()) {
+            // A load of one row a commit allocates nothing.
+            (1, Some(entry)) => self.connection.bulk_insert(&[entry]),
+            _ => {
+                let entries: Vec<BulkRow<'_>> = self.entries.iter().collect();
+                self.connection.bulk_insert(&entries)
+            }
+        }
     }
 
     fn delete_first(&mut self, table: TableId, from: &[Value<'_>], rows: usize) -> Result<usize> {
@@ -320,6 +200,35 @@ impl<C: KvConnection> TableConnection for KvTables<C> {
             writes.txn.commit()?;
         }
         Ok(there)
+    }
+
+    fn put(&mut self, table: TableId, row: &RowBatch) -> Result<()> {
+        self.entries.fill_rows((self.schema, table), &[], row)?;
+        let mut entries = self.entries.iter();
+        entries.try_for_each(|entry| self.connection.put(entry.map, entry.key, entry.value))
+    }
+
+    fn get_one(
+        &mut self,
+        table: TableId,
+        key: &RowBatch,
+        read: &mut dyn FnMut(Option<&[Value<'_>]>),
+    ) -> Result<()> {
+        let of = self.schema.table(table);
+        let bytes = &mut self.start;
+        bytes.clear();
+        let values = key.rows().next().into_iter().flat_map(|key| key.values());
+        append_key(of, 0..of.key_columns, values, bytes)?;
+        let map = rows_map(self.schema, table);
+        self.connection.get(map, bytes, |value| {
+            let Some(value) = value else {
+                read(None);
+                return Ok(());
+            };
+            let mut values = NO_VALUES;
+            read(Some(read_row(of, bytes, value, &mut values)?));
+            Ok(())
+        })?
     }
 
     fn get(

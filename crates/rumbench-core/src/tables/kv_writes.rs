@@ -5,11 +5,11 @@
 //! before this one ends, and the statement sees the writes of earlier statements.
 
 use super::encoding::{NO_VALUES, append_key, append_row, read_row};
-use super::kv_store::{Entries, append_entry, index_map, rows_map};
+use super::kv_entries::{Entries, append_entry, index_map, rows_map};
 use super::rows::{RowBatch, Value};
 use super::schema::{ColumnType, Table, TableId, TableSchema};
 use super::store::{Change, TableWrites};
-use crate::engine::{EngineError, Result};
+use crate::error::{EngineError, Result};
 use crate::kv::{KvTxn, MapId};
 
 /// A transaction with the buffers of its statements.

@@ -9,6 +9,7 @@
 pub mod encoding;
 mod kv_build;
 mod kv_check;
+mod kv_entries;
 mod kv_replace;
 pub mod kv_store;
 mod kv_writes;
@@ -18,8 +19,7 @@ pub mod store;
 
 pub use kv_store::kv_table_store;
 pub use rows::{RowBatch, Value};
-pub use schema::{Column, ColumnType, Index, Table, TableId, TableSchema};
+pub use schema::{Column, ColumnType, Index, Path, Table, TableId, TableSchema};
 pub use store::{
-    Change, Fold, Path, Range, TableConnection, TableQueries, TableStore, TableWrites, Where,
-    refuse_rows,
+    Change, Fold, Range, TableConnection, TableQueries, TableStore, TableWrites, Where, refuse_rows,
 };

@@ -1,7 +1,6 @@
 //! Schema of a workload's tables: columns, primary keys, secondary indexes.
 
-use super::store::Path;
-use crate::engine::{EngineError, Schema};
+use crate::error::EngineError;
 use crate::kv::MapDef;
 
 /// Maximum number of columns of a table, so that a row fits on the stack.
@@ -22,7 +21,7 @@ pub enum ColumnType {
     U64,
     /// A signed whole number of 64 bits.
     I64,
-    /// Text or bytes of any length. Not for keys.
+    /// Text or bytes of any length. Only [`TableSchema::key_value`] has a key of them.
     Bytes,
 }
 
@@ -65,6 +64,15 @@ pub struct Index {
     pub name: String,
     /// Positions of its columns in [`Table::columns`].
     pub columns: Vec<usize>,
+}
+
+/// Order of a range read, and the columns that it returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Path {
+    /// Whole rows by primary key.
+    Primary,
+    /// The columns of this index and the primary key, from the index alone.
+    Index(usize),
 }
 
 /// One table.
@@ -166,8 +174,18 @@ pub struct TableSchema {
     maps: Vec<MapDef>,
     /// Position in `maps` of the map of each table's rows; the maps of its indexes follow.
     first_maps: Vec<usize>,
-    /// True if statements change rows that other clients may change too.
-    transactions: bool,
+    form: Form,
+}
+
+/// Statements that a workload makes on the tables of a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// All; they change rows that other clients may change too.
+    Transactions,
+    /// Inserts, and deletes of first rows.
+    Queues,
+    /// Inserts and puts of keys and values.
+    KeyValue,
 }
 
 impl TableSchema {
@@ -176,20 +194,40 @@ impl TableSchema {
     /// # Errors
     /// A message about the first name, column count or key that is not allowed.
     pub fn new(tables: Vec<Table>) -> Result<&'static TableSchema, String> {
-        TableSchema::checked(tables, true)
+        TableSchema::checked(tables, Form::Transactions)
     }
 
     /// Creates a schema like [`TableSchema::new`], for tables that are only read and changed by
     /// [`insert`](super::TableConnection::insert) and
     /// [`delete_first`](super::TableConnection::delete_first).
     pub fn without_transactions(tables: Vec<Table>) -> Result<&'static TableSchema, String> {
-        TableSchema::checked(tables, false)
+        TableSchema::checked(tables, Form::Queues)
     }
 
-    fn checked(tables: Vec<Table>, transactions: bool) -> Result<&'static TableSchema, String> {
+    /// Creates the schema of one table of keys and values, which are bytes of any length. An engine
+    /// of ordered maps stores it as one map and nothing else: it has no catalog.
+    pub fn key_value(name: &str) -> &'static TableSchema {
+        let table = Table {
+            name: name.to_owned(),
+            columns: vec![
+                Column::new("key", ColumnType::Bytes),
+                Column::new("value", ColumnType::Bytes),
+            ],
+            key_columns: 1,
+            indexes: Vec::new(),
+            expect_hits: true,
+        };
+        Box::leak(Box::new(TableSchema {
+            maps: vec![map(name.to_owned(), true, true, false)],
+            tables: vec![table],
+            first_maps: vec![0],
+            form: Form::KeyValue,
+        }))
+    }
+
+    fn checked(tables: Vec<Table>, form: Form) -> Result<&'static TableSchema, String> {
         let mut maps = vec![map(CATALOG.to_owned(), true, false, false)];
-        // Without transactions the only deletes are those of first rows.
-        let is_queue = !transactions;
+        let is_queue = form == Form::Queues;
         let mut first_maps = Vec::new();
         for table in &tables {
             table.check()?;
@@ -209,13 +247,8 @@ impl TableSchema {
             tables,
             maps,
             first_maps,
-            transactions,
+            form,
         })))
-    }
-
-    /// Returns the schema that an engine is opened with.
-    pub fn schema(&'static self) -> Schema {
-        Schema::Tables(self)
     }
 
     /// Returns all tables.
@@ -228,15 +261,20 @@ impl TableSchema {
         &self.tables[table.0]
     }
 
-    /// Returns the ordered maps that store the tables: the catalog, then for each table its rows
-    /// and its indexes.
+    /// Returns the ordered maps that store the tables: the catalog if there is one, then for each
+    /// table its rows and its indexes.
     pub fn maps(&self) -> &[MapDef] {
         &self.maps
     }
 
     /// Returns true if a workload on these tables begins transactions.
     pub fn has_transactions(&self) -> bool {
-        self.transactions
+        self.form == Form::Transactions
+    }
+
+    /// Returns true for a schema of [`TableSchema::key_value`].
+    pub fn is_key_value(&self) -> bool {
+        self.form == Form::KeyValue
     }
 
     /// Returns the position in [`TableSchema::maps`] of the map of a table's rows; the maps of its

@@ -1,18 +1,9 @@
 //! Operations on tables that workloads are made of.
 
 use super::rows::{RowBatch, Value};
-use super::schema::{TableId, TableSchema};
-use crate::engine::{EngineError, Result};
+use super::schema::{Path, TableId, TableSchema};
+use crate::error::{EngineError, Result};
 use crate::kv::Direction;
-
-/// Order of a range read, and the columns that it returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Path {
-    /// Whole rows by primary key.
-    Primary,
-    /// The columns of this index and the primary key, from the index alone.
-    Index(usize),
-}
 
 /// A range of a path. Bounds are values of its first columns; the other columns have no bounds.
 #[derive(Debug, Clone, Copy)]
@@ -144,7 +135,7 @@ pub trait TableStore: Send + Sync {
 }
 
 /// One client's connection. A write is one transaction; the caller runs it again after a conflict,
-/// reported as [`crate::engine::EngineError::Retry`]. A row and its index entries change together.
+/// reported as [`crate::error::EngineError::Retry`]. A row and its index entries change together.
 pub trait TableConnection: Send {
     /// Inserts rows with new keys.
     fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()>;
@@ -170,6 +161,10 @@ pub trait TableConnection: Send {
     /// it existed. The row is protected from lost updates of its index entries.
     fn replace(&mut self, table: TableId, row: &RowBatch) -> Result<bool>;
 
+    /// Writes a row that may exist, given as a batch of this row alone. The table is of
+    /// [`TableSchema::key_value`].
+    fn put(&mut self, table: TableId, row: &RowBatch) -> Result<()>;
+
     /// Runs several statements as one transaction, all or nothing. A statement sees the writes of
     /// earlier ones. No other client can change rows that it changed or looked for before the
     /// transaction ends.
@@ -190,6 +185,16 @@ pub trait TableConnection: Send {
         keys: &RowBatch,
         read: &mut dyn FnMut(usize, Option<&[Value<'_>]>),
     ) -> Result<()>;
+
+    /// Reads the row of one key by the engine's call for a single key; `read` gets it, or `None`.
+    fn get_one(
+        &mut self,
+        table: TableId,
+        key: &RowBatch,
+        read: &mut dyn FnMut(Option<&[Value<'_>]>),
+    ) -> Result<()> {
+        self.get(table, key, &mut |_, row| read(row))
+    }
 
     /// Reads a range of one point in time; `visit` returns false to stop.
     fn scan(

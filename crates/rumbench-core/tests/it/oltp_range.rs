@@ -3,8 +3,9 @@
 use rumbench_core::engine::EngineError;
 use rumbench_core::kv::MapId;
 use rumbench_core::model::ModelEngine;
+use rumbench_core::oltp_range::columns::COLUMNS;
 use rumbench_core::oltp_range::events::{Event, Events};
-use rumbench_core::oltp_range::rows::{COLUMNS, Rows};
+use rumbench_core::oltp_range::rows::Rows;
 use rumbench_core::oltp_range::tests::TESTS;
 use rumbench_core::oltp_range::{Config, OltpRange};
 use rumbench_core::tables::{RowBatch, Value};

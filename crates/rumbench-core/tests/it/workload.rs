@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rumbench_core::engine::{Counter, DurabilityFacts, Engine, EngineError, EngineFacts, Result};
 use rumbench_core::kv::MapId;
-use rumbench_core::kv_sequence::RowStore;
 use rumbench_core::linkbench::{
     Config, Count, Hooks, Link, LinkBench, LinkConnection, LinkKey, LinkRow, LinkStore, ListQuery,
     ListResult, Node, NodeRow, TableTotals, WriteOutcome, conformance,
@@ -320,9 +319,6 @@ impl Engine for Nothing {
     }
     fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
         Ok(Arc::new(self.clone()))
-    }
-    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
-        Err(EngineError::Unsupported("only LinkBench".to_owned()))
     }
     fn table_store(&self, _: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
         Err(EngineError::Unsupported("only LinkBench".to_owned()))

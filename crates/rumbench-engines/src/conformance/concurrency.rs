@@ -3,7 +3,7 @@
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::kv::{Direction, KvConnection, KvEngine, KvTxn};
 
-use super::{PLAIN, connect, expect, get, get_for_update, ok, put, range, scan};
+use super::calls::{PLAIN, connect, expect, get, get_for_update, ok, put, range, scan};
 
 /// Retries `body` as a transaction until it meets no conflict. Bounded, so that a livelock fails
 /// the suite.

@@ -5,7 +5,7 @@ use std::path::Path;
 use rumbench_core::engine::Engine;
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, MapId};
 
-use super::{PLAIN, PREFIXED, Rows, connect, expect, get, ok, range, scan};
+use super::calls::{PLAIN, PREFIXED, Rows, connect, expect, get, ok, range, scan};
 
 /// Loads `count` rows into both maps, in batches, with keys in descending order.
 fn load<E: KvEngine>(engine: &E, count: u64) {

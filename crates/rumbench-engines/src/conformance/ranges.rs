@@ -3,7 +3,7 @@
 use rumbench_core::engine::Engine;
 use rumbench_core::kv::{Direction, KvConnection, KvEngine, KvTxn};
 
-use super::{PLAIN, PREFIXED, connect, expect, get, keys, ok, put, range, scan};
+use super::calls::{PLAIN, PREFIXED, connect, expect, get, keys, ok, put, range, scan};
 
 pub(super) fn ranges_both_ways<E: KvEngine>(engine: &E) {
     use Direction::{Forward, Reverse};

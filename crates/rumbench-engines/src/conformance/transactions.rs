@@ -8,8 +8,8 @@ use rumbench_core::tables::{
     Change, Path, Range, RowBatch, TableConnection, TableStore, TableWrites, Value,
 };
 
-use super::tables::{PLAIN, batch};
-use super::{expect, ok};
+use super::calls::{expect, ok};
+use super::table_rows::{PLAIN, batch};
 use Value::{Signed, Unsigned};
 
 /// Limit on retries of a conflicting transaction: more than these few clients can ever need.

@@ -4,7 +4,9 @@
 use rumbench_core::engine::Engine;
 use rumbench_core::kv::{Direction, KvConnection, KvEngine, KvTxn, MapId};
 
-use super::{PLAIN, PREFIXED, SCHEMA, connect, expect, get, get_for_update, keys, ok, put, range};
+use super::calls::{
+    PLAIN, PREFIXED, SCHEMA, connect, expect, get, get_for_update, keys, ok, put, range,
+};
 
 pub(super) fn committed_rows_are_seen<E: KvEngine>(engine: &E) {
     let (mut writer, mut reader) = (connect(engine), connect(engine));

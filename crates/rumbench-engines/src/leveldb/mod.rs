@@ -17,18 +17,16 @@ mod tables;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use rumbench_core::engine::{
-    Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
+    Durability, DurabilityFacts, EngineError, EngineFacts, OpenConfig, Result,
 };
-use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
+use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvTxn, MapDef, MapId, Scan};
 
-use crate::error::{no_map, still_open};
+use crate::embedded::{Backend, Embedded, Opened, wait_until_quiet};
+use crate::error::no_map;
 use crate::facts::{ALL_ACKNOWLEDGED, Configuration, survives};
-use crate::kv_stores::kv_stores;
-use crate::periodic::{Periodic, SYNC_INTERVAL};
-use crate::registry::Adapter;
+use crate::periodic::Periodic;
 use crate::settings::Settings;
 use library::{Batch, Database, DatabaseOptions, Iter};
 use locks::{Age, LockTable};
@@ -38,60 +36,17 @@ const MIB: u64 = 1 << 20;
 /// Prefix above the keys of all maps.
 const BEHIND_ALL: u8 = u8::MAX;
 
-/// Open LevelDB database. Clones share it.
-#[derive(Clone)]
-pub struct LevelDb(Arc<Shared>);
+/// LevelDB as an engine. Variants: none, `default`.
+pub type LevelDb = Embedded<LevelMaps>;
 
-struct Shared {
+/// Open LevelDB database.
+pub struct LevelMaps {
     db: Arc<Database>,
     maps: usize,
     locks: LockTable,
     /// Age of the next transaction.
     next_age: AtomicU64,
     durability: Durability,
-    facts: EngineFacts,
-    syncer: Option<Periodic>,
-}
-
-/// Entry of this engine in the registry. Variants: none, `default`.
-pub(crate) const ADAPTER: Adapter = Adapter { check, open };
-
-fn check(config: &OpenConfig) -> Result<()> {
-    Tuning::of(config).map(drop)
-}
-
-fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(LevelDb::open(config, &config.schema.maps())?))
-}
-
-impl LevelDb {
-    /// Opens or creates the maps of `schema` in `config.dir`.
-    ///
-    /// # Errors
-    /// [`EngineError::Unsupported`] for an unknown variant or setting.
-    pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<LevelDb> {
-        let tuning = Tuning::of(config)?;
-        assert!(schema.len() < usize::from(BEHIND_ALL), "a byte names a map");
-        let db = Arc::new(Database::open(&config.dir, &tuning.options)?);
-        let syncer = match config.durability {
-            Durability::Buffered => Some(start_syncer(db.clone())?),
-            Durability::Sync | Durability::None => None,
-        };
-        let facts = EngineFacts {
-            version: format!("LevelDB {}", library::version()),
-            configuration: tuning.describe().to_map(),
-            durability: durability_facts(config.durability),
-        };
-        Ok(LevelDb(Arc::new(Shared {
-            db,
-            maps: schema.len(),
-            locks: LockTable::new(),
-            next_age: AtomicU64::new(0),
-            durability: config.durability,
-            facts,
-            syncer,
-        })))
-    }
 }
 
 /// Settings and defaults for opening the database.
@@ -193,107 +148,91 @@ fn durability_facts(class: Durability) -> DurabilityFacts {
     survives(ALL_ACKNOWLEDGED, power_cut)
 }
 
-fn start_syncer(db: Arc<Database>) -> Result<Periodic> {
-    Periodic::start("leveldb-sync", SYNC_INTERVAL, move || sync(&db))
-}
-
 /// Syncs the log by writing an empty batch, because only a write syncs it.
 fn sync(db: &Database) -> Result<()> {
     db.write(&Batch::new(), true)
 }
 
-impl Engine for LevelDb {
-    fn facts(&self) -> EngineFacts {
-        self.0.facts.clone()
+impl Backend for LevelMaps {
+    const NAME: &str = "leveldb";
+
+    type Connection = LevelConnection;
+
+    fn check(config: &OpenConfig) -> Result<()> {
+        Tuning::of(config).map(drop)
     }
 
-    kv_stores!();
+    fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Opened<LevelMaps>> {
+        let tuning = Tuning::of(config)?;
+        assert!(schema.len() < usize::from(BEHIND_ALL), "a byte names a map");
+        let db = Arc::new(Database::open(&config.dir, &tuning.options)?);
+        let synced = Arc::clone(&db);
+        let syncer = Periodic::syncer("leveldb-sync", config.durability, move || sync(&synced))?;
+        Ok(Opened {
+            syncer,
+            backend: Arc::new(LevelMaps {
+                db,
+                maps: schema.len(),
+                locks: LockTable::new(),
+                next_age: AtomicU64::new(0),
+                durability: config.durability,
+            }),
+            facts: EngineFacts {
+                version: format!("LevelDB {}", library::version()),
+                configuration: tuning.describe().to_map(),
+                durability: durability_facts(config.durability),
+            },
+        })
+    }
 
-    fn counters(&self) -> Vec<Counter> {
-        let tables = Tables::of(&self.0.db);
-        let memory = self.0.db.property(c"leveldb.approximate-memory-usage");
+    fn connect(self: &Arc<Self>) -> Result<LevelConnection> {
+        Ok(LevelConnection {
+            shared: Arc::clone(self),
+            age: None,
+        })
+    }
+
+    fn counters(&self) -> Vec<(&'static str, f64)> {
+        let tables = Tables::of(&self.db);
+        let memory = self.db.property(c"leveldb.approximate-memory-usage");
         let memory = memory.and_then(|text| text.trim().parse().ok());
-        [
+        vec![
             ("tables", tables.count() as f64),
             ("l0_tables", tables.l0_count() as f64),
             ("table_bytes", tables.bytes() as f64),
             ("memory_bytes", memory.unwrap_or(0.0)),
         ]
-        .map(|(name, value)| Counter {
-            name: name.to_string(),
-            value,
-        })
-        .into()
     }
 
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
         progress("flushing the memtable");
         // A range without rows: LevelDB flushes the memtable, and starts no compaction that is not
         // due.
-        let db = &self.0.db;
-        db.compact_range(&[BEHIND_ALL], &[BEHIND_ALL, BEHIND_ALL]);
-        wait_for_compactions(db, progress);
-        match self.0.durability {
-            Durability::None => Ok(()),
-            _ => sync(db),
-        }
+        self.db
+            .compact_range(&[BEHIND_ALL], &[BEHIND_ALL, BEHIND_ALL]);
+        // A level is due above the size at which LevelDB compacts it.
+        let mut tables = Tables::of(&self.db);
+        wait_until_quiet(progress, || {
+            let before = std::mem::replace(&mut tables, Tables::of(&self.db));
+            let work = format!("{} tables, compacting", tables.count());
+            (tables.are_due() || tables != before, work)
+        });
+        self.sync_class()
     }
 
-    fn is_data_file(&self, file_name: &str) -> bool {
+    fn is_data_file(file_name: &str) -> bool {
         file_name.ends_with(".ldb") || file_name.ends_with(".sst")
     }
 
-    fn close(self: Box<Self>) -> Result<()> {
-        let shared = Arc::into_inner(self.0).ok_or_else(|| still_open("leveldb"))?;
-        if let Some(syncer) = shared.syncer {
-            syncer.stop()?;
-        }
-        if shared.durability != Durability::None {
-            sync(&shared.db)?;
-        }
-        // The syncer held the only other reference: dropping `shared` closes the database.
-        Ok(())
-    }
-}
-
-/// Waits until no level exceeds the size at which LevelDB compacts it, and the set of tables has
-/// not changed for a second.
-fn wait_for_compactions(db: &Database, progress: &mut dyn FnMut(&str)) {
-    const POLL: Duration = Duration::from_millis(50);
-    const POLLS_PER_SECOND: u32 = 20;
-    let (mut quiet, mut polls) = (0, 0_u32);
-    let mut before = Tables::of(db);
-    // Terminates because the compaction backlog is finite and there are no writers.
-    while quiet < POLLS_PER_SECOND {
-        std::thread::sleep(POLL);
-        let tables = Tables::of(db);
-        quiet = if tables.are_due() || tables != before {
-            0
-        } else {
-            quiet + 1
-        };
-        polls += 1;
-        if polls % POLLS_PER_SECOND == 0 {
-            progress(&format!("{} tables, compacting", tables.count()));
-        }
-        before = tables;
-    }
-}
-
-impl KvEngine for LevelDb {
-    type Connection = LevelConnection;
-
-    fn connect(&self) -> Result<LevelConnection> {
-        Ok(LevelConnection {
-            shared: self.0.clone(),
-            age: None,
-        })
+    fn close(self) -> Result<()> {
+        // The syncer held the only other reference: dropping the database closes it.
+        self.sync_class()
     }
 }
 
 /// Connection of one client.
 pub struct LevelConnection {
-    shared: Arc<Shared>,
+    shared: Arc<LevelMaps>,
     /// Age of a transaction that met a conflict; its retry takes it.
     age: Option<Age>,
 }
@@ -305,7 +244,15 @@ impl LevelConnection {
     }
 }
 
-impl Shared {
+impl LevelMaps {
+    /// Syncs the log, unless the class promises nothing.
+    fn sync_class(&self) -> Result<()> {
+        match self.durability {
+            Durability::None => Ok(()),
+            Durability::Buffered | Durability::Sync => sync(&self.db),
+        }
+    }
+
     /// Returns the key of a row in the tree that all maps share.
     fn key(&self, map: MapId, key: &[u8]) -> Result<Vec<u8>> {
         if map.0 >= self.maps {
@@ -434,10 +381,6 @@ impl KvTxn for LevelTxn<'_> {
         }
         let value = self.connection.shared.db.get(&key)?;
         Ok(read(value.as_deref()))
-    }
-
-    fn insert(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put(map, key, value)
     }
 
     fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {

@@ -2,8 +2,8 @@
 //!
 //! Every operation returns at once with the answer of a healthy database. Its arguments pass
 //! through [`black_box`], so that the compiler cannot optimize their construction away. No rows are
-//! stored: reads for checks find nothing, and every read of kv-sequence finds the first row of the
-//! load. Rows are counted, so that the totals of a load are correct.
+//! stored: reads for checks find nothing, and every other read of a table finds the first row of
+//! the load. Rows are counted, so that the totals of a load are correct.
 //!
 //! Settings `stall_every_s` and `stall_s` script a stall: each `stall_every_s` seconds after
 //! opening, the engine stops for `stall_s` seconds. An operation that starts inside this window
@@ -13,25 +13,25 @@
 //! this number fails, as on a device that has died.
 
 mod delays;
+mod state;
 mod tables;
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use rumbench_core::engine::{Counter, Engine, EngineFacts, OpenConfig, Result};
-use rumbench_core::kv::Scan;
-use rumbench_core::kv_sequence::{Row, RowConnection, RowStore};
 use rumbench_core::linkbench::{
     Count, Link, LinkConnection, LinkKey, LinkStore, ListQuery, ListResult, Node, TableTotals,
     WriteOutcome,
 };
 use rumbench_core::tables::{TableSchema, TableStore};
 
+use crate::adapter::Adapter;
 use crate::facts::survives;
-use crate::registry::Adapter;
 use delays::Delays;
-use tables::{NullTable, NullTables};
+use state::{Shared, Totals};
+use tables::NullTables;
 
 /// Entry of this engine in the registry. No variants; settings `stall_every_s`, `stall_s`,
 /// `service_us` and `fail_after_calls`.
@@ -48,25 +48,6 @@ fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
 /// Open null engine.
 pub struct Null(Arc<Shared>);
 
-struct Shared {
-    delays: Delays,
-    totals: Totals,
-    /// First row that was loaded. Every read of a row returns it, so that the client reads as many
-    /// bytes as from a real engine.
-    row: OnceLock<(Vec<u8>, Vec<u8>)>,
-    /// Tables of the schema.
-    tables: OnceLock<Vec<NullTable>>,
-}
-
-/// Row counts of a real database after the same operations.
-#[derive(Default)]
-struct Totals {
-    nodes: AtomicU64,
-    links: AtomicU64,
-    counts: AtomicU64,
-    next_node_id: AtomicU64,
-}
-
 impl Null {
     /// Opens the engine; `config.dir` is not touched.
     ///
@@ -77,7 +58,6 @@ impl Null {
         Ok(Null(Arc::new(Shared {
             delays: Delays::of(config)?,
             totals: Totals::default(),
-            row: OnceLock::new(),
             tables: OnceLock::new(),
         })))
     }
@@ -94,10 +74,6 @@ impl Engine for Null {
 
     fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
         Ok(Arc::new(NullStore(self.0.clone())))
-    }
-
-    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
-        Ok(Arc::new(NullRows(self.0.clone())))
     }
 
     fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
@@ -253,84 +229,6 @@ impl LinkConnection for NullConnection {
             visible_links: links,
             counts: totals.counts.load(Ordering::Relaxed),
         })
-    }
-}
-
-/// Key-value store without rows.
-struct NullRows(Arc<Shared>);
-
-impl RowStore for NullRows {
-    fn connect(&self) -> Result<Box<dyn RowConnection>> {
-        Ok(Box::new(NullRowConnection(self.0.clone())))
-    }
-
-    fn keeps_rows(&self) -> bool {
-        false
-    }
-}
-
-struct NullRowConnection(Arc<Shared>);
-
-impl NullRowConnection {
-    fn value(&self) -> Option<&[u8]> {
-        self.0.row.get().map(|(_, value)| value.as_slice())
-    }
-}
-
-impl RowConnection for NullRowConnection {
-    fn load(&mut self, rows: &[Row<'_>]) -> Result<()> {
-        self.0.delays.start()?;
-        if let Some(first) = black_box(rows).first() {
-            self.0
-                .row
-                .get_or_init(|| (first.key.to_vec(), first.value.to_vec()));
-        }
-        Ok(())
-    }
-
-    fn put(&mut self, row: Row<'_>) -> Result<()> {
-        self.0.delays.start()?;
-        black_box(row);
-        Ok(())
-    }
-
-    fn get(&mut self, key: &[u8], read: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        self.0.delays.start()?;
-        black_box(key);
-        read(self.value());
-        Ok(())
-    }
-
-    fn multi_get(
-        &mut self,
-        keys: &[&[u8]],
-        read: &mut dyn FnMut(usize, Option<&[u8]>),
-    ) -> Result<()> {
-        self.0.delays.start()?;
-        for place in 0..black_box(keys).len() {
-            read(place, self.value());
-        }
-        Ok(())
-    }
-
-    fn scan(&mut self, scan: Scan<'_>, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        self.0.delays.start()?;
-        let scan = black_box(scan);
-        let Some((key, value)) = self.0.row.get() else {
-            return Ok(());
-        };
-        // A scan without a limit is a check, which finds nothing here.
-        let rows = if scan.limit < usize::MAX {
-            scan.limit
-        } else {
-            0
-        };
-        for _ in 0..rows {
-            if !visit(key, value) {
-                break;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -1,8 +1,8 @@
 //! Table store without rows: it counts rows, and every read returns the first inserted row.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rumbench_core::engine::Result;
 use rumbench_core::tables::{
@@ -10,19 +10,12 @@ use rumbench_core::tables::{
     Value,
 };
 
-use super::Shared;
+use super::state::{NullTable, Shared};
 
 /// Table store without rows.
 pub(super) struct NullTables {
     shared: Arc<Shared>,
     schema: &'static TableSchema,
-}
-
-/// State of a table while the engine is open.
-#[derive(Default)]
-pub(super) struct NullTable {
-    rows: AtomicU64,
-    first: OnceLock<RowBatch>,
 }
 
 impl NullTables {
@@ -130,6 +123,12 @@ impl TableConnection for NullTableConnection {
         self.shared.delays.start()?;
         black_box((table, row));
         Ok(true)
+    }
+
+    fn put(&mut self, table: TableId, row: &RowBatch) -> Result<()> {
+        self.shared.delays.start()?;
+        black_box((table, row));
+        Ok(())
     }
 
     fn write(

@@ -6,8 +6,17 @@ use std::str::FromStr;
 use rocksdb::{DBCompressionType, Options};
 use rumbench_core::engine::{EngineError, Result};
 
-use super::options::Profile;
 use crate::settings::Settings;
+
+/// Base configuration selected by the variant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Profile {
+    Tuned,
+    Zlib,
+    Zstd,
+    Default,
+    MyRocks,
+}
 
 /// Compression of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

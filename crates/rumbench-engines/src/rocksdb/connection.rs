@@ -2,41 +2,19 @@
 
 use std::sync::Arc;
 
-use rocksdb::{
-    DBRawIteratorWithThreadMode, ReadOptions, SstFileWriter, TransactionOptions, WriteOptions,
-};
-use rumbench_core::engine::{Durability, Result};
+use rocksdb::{DBRawIteratorWithThreadMode, ReadOptions, SstFileWriter};
+use rumbench_core::engine::Result;
 use rumbench_core::kv::{BulkRow, Direction, KvConnection, MapId, Scan};
 
 use super::database::Database;
-use super::{Shared, conflict_or};
+use super::maps::{RocksMaps, conflict_or};
+use super::transaction::CallOptions;
 use crate::error::failed;
 
-/// Connection of one client with its prepared options.
+/// Connection of one client.
 pub struct RocksConnection<D> {
-    pub(super) shared: Arc<Shared<D>>,
-    pub(super) read: ReadOptions,
-    pub(super) write: WriteOptions,
-    pub(super) transaction: TransactionOptions,
-}
-
-impl<D> RocksConnection<D> {
-    pub(super) fn new(shared: Arc<Shared<D>>) -> RocksConnection<D> {
-        let mut write = WriteOptions::default();
-        match shared.durability {
-            Durability::Sync => write.set_sync(true),
-            Durability::Buffered => write.set_sync(false),
-            Durability::None => write.disable_wal(true),
-        }
-        let mut transaction = TransactionOptions::default();
-        transaction.set_deadlock_detect(true);
-        RocksConnection {
-            shared,
-            read: ReadOptions::default(),
-            write,
-            transaction,
-        }
-    }
+    pub(super) shared: Arc<RocksMaps<D>>,
+    pub(super) options: CallOptions,
 }
 
 impl<D: Database> KvConnection for RocksConnection<D> {
@@ -52,7 +30,7 @@ impl<D: Database> KvConnection for RocksConnection<D> {
         let value = self
             .shared
             .db
-            .get_pinned_cf_opt(family, key, &self.read)
+            .get_pinned_cf_opt(family, key, &self.options.read)
             .map_err(failed("rocksdb: get"))?;
         Ok(read(value.as_deref()))
     }
@@ -92,19 +70,21 @@ impl<D: Database> KvConnection for RocksConnection<D> {
         read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         let family = &self.shared.map(map)?.family;
-        self.shared.db.read_several(family, keys, &self.read, read)
+        self.shared
+            .db
+            .read_several(family, keys, &self.options.read, read)
     }
 
     fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
         let family = &self.shared.map(map)?.family;
         self.shared
             .db
-            .put_row(family, (key, value), &self.write)
+            .put_row(family, (key, value), &self.options.write)
             .map_err(conflict_or("rocksdb: put"))
     }
 
     fn begin(&mut self) -> Result<D::Txn<'_>> {
-        D::begin(self)
+        D::begin(&self.shared, &self.options)
     }
 
     fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()> {
@@ -112,7 +92,7 @@ impl<D: Database> KvConnection for RocksConnection<D> {
             let family = &self.shared.map(row.map)?.family;
             Ok((family, row.key, Some(row.value)))
         });
-        self.shared.db.write_all(writes, &self.write)
+        self.shared.db.write_all(writes, &self.options.write)
     }
 
     fn ingest<'a>(
@@ -147,7 +127,7 @@ impl<D: Database> KvConnection for RocksConnection<D> {
             let family = &self.shared.map(*map)?.family;
             Ok((family, *key, None))
         });
-        self.shared.db.write_all(writes, &self.write)
+        self.shared.db.write_all(writes, &self.options.write)
     }
 }
 

@@ -8,23 +8,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rocksdb::{
-    BoundColumnFamily, ColumnFamilyDescriptor, DBAccess, DBRawIteratorWithThreadMode,
-    DBWithThreadMode, Error, IngestExternalFileOptions, MultiThreaded, Options, ReadOptions,
-    TransactionDB, TransactionDBOptions, WriteBatchWithTransaction, WriteOptions,
-    properties::PropName,
+    BoundColumnFamily, ColumnFamilyDescriptor, DBAccess, DBRawIteratorWithThreadMode, Error,
+    IngestExternalFileOptions, Options, ReadOptions, TransactionDBOptions,
+    WriteBatchWithTransaction, WriteOptions, properties::PropName,
 };
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::kv::KvTxn;
 
-use super::conflict_or;
-use super::connection::RocksConnection;
-use super::transaction::{NoTxn, RocksTxn};
+use super::maps::{Plain, RocksMaps, Transactional, conflict_or};
+use super::transaction::{CallOptions, NoTxn, RocksTxn};
 use crate::error::failed;
-
-/// RocksDB with pessimistic transactions, as MyRocks uses it.
-pub type Transactional = TransactionDB<MultiThreaded>;
-/// RocksDB without transactions.
-pub type Plain = DBWithThreadMode<MultiThreaded>;
 
 /// Lock timeout of MyRocks. Deadlocks are detected at once, so only a stuck client waits this long.
 const LOCK_TIMEOUT_MS: i64 = 1_000;
@@ -103,7 +96,7 @@ pub trait Database: DBAccess + Sized + Send + Sync + 'static {
     fn ingest_file(&self, family: &Arc<BoundColumnFamily<'static>>, path: &Path) -> Result<()>;
 
     /// Begins a transaction.
-    fn begin(connection: &RocksConnection<Self>) -> Result<Self::Txn<'_>>;
+    fn begin<'a>(shared: &'a RocksMaps<Self>, options: &'a CallOptions) -> Result<Self::Txn<'a>>;
 }
 
 /// Calls that both types have under the same name, but not by a common trait.
@@ -194,8 +187,8 @@ impl Database for Transactional {
         ))
     }
 
-    fn begin(connection: &RocksConnection<Self>) -> Result<RocksTxn<'_>> {
-        Ok(RocksTxn::new(connection))
+    fn begin<'a>(shared: &'a RocksMaps<Self>, options: &'a CallOptions) -> Result<RocksTxn<'a>> {
+        Ok(RocksTxn::begin(shared, options))
     }
 }
 
@@ -255,7 +248,7 @@ impl Database for Plain {
             .map_err(failed("rocksdb: ingest a table"))
     }
 
-    fn begin(_: &RocksConnection<Self>) -> Result<NoTxn> {
+    fn begin(_: &RocksMaps<Self>, _: &CallOptions) -> Result<NoTxn> {
         Err(EngineError::Unsupported(
             "rocksdb was opened without transactions, because the schema of this workload says that it has none"
                 .to_owned(),

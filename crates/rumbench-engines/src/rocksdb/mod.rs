@@ -13,121 +13,46 @@
 mod compression;
 mod connection;
 mod database;
+mod maps;
 mod options;
 mod options_file;
 mod transaction;
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use rocksdb::{BoundColumnFamily, Cache, ErrorKind, Options, properties};
+use rocksdb::{BoundColumnFamily, properties};
 use rumbench_core::engine::{
-    Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
+    Durability, DurabilityFacts, EngineError, EngineFacts, OpenConfig, Result,
 };
-use rumbench_core::kv::{KvEngine, MapDef, MapId};
+use rumbench_core::kv::MapDef;
 
-use crate::error::{failed, no_map, still_open};
+use crate::adapter::Adapter;
+use crate::embedded::{Backend, Embedded, Opened, wait_until_quiet};
+use crate::error::failed;
 use crate::facts::{ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND, crate_version, survives};
-use crate::kv_stores::kv_stores;
-use crate::periodic::{Periodic, SYNC_INTERVAL};
-use crate::registry::Adapter;
+use crate::periodic::Periodic;
 use connection::RocksConnection;
-pub use database::{Database, Plain, Transactional};
+use database::Database;
+use maps::{MapInfo, RocksMaps};
+pub use maps::{Plain, Transactional};
 use options::Tuning;
+use transaction::CallOptions;
 
-/// Open RocksDB database in one of its forms. Clones share it.
-pub struct RocksDb<D: Database>(Arc<Shared<D>>);
-
-impl<D: Database> Clone for RocksDb<D> {
-    fn clone(&self) -> RocksDb<D> {
-        RocksDb(self.0.clone())
-    }
-}
-
-struct Shared<D> {
-    /// Declared before `db`, because fields are dropped in this order and the handles must be
-    /// dropped first.
-    maps: Vec<MapInfo>,
-    dir: PathBuf,
-    durability: Durability,
-    facts: EngineFacts,
-    cache: Cache,
-    syncer: Option<Periodic>,
-    db: Arc<D>,
-}
-
-struct MapInfo {
-    family: Arc<BoundColumnFamily<'static>>,
-    /// Prefix length of the map's filter: scans within one such prefix may use it.
-    filtered_prefix: Option<usize>,
-    /// Options for writing tables of this map; `None` if it cannot ingest any.
-    file_options: Option<Options>,
-}
+/// RocksDB as an engine, in one of its forms.
+pub type RocksDb<D> = Embedded<RocksMaps<D>>;
 
 /// Entry of this engine in the registry, which lists its variants.
-pub(crate) const ADAPTER: Adapter = Adapter { check, open };
-
-fn check(config: &OpenConfig) -> Result<()> {
-    Tuning::of(config)?.check(&config.schema.maps())
-}
-
-fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
-    let maps = config.schema.maps();
-    Ok(if config.schema.has_transactions() {
-        Box::new(RocksDb::<Transactional>::open(config, &maps)?)
-    } else {
-        Box::new(RocksDb::<Plain>::open(config, &maps)?)
-    })
-}
-
-impl<D: Database> RocksDb<D> {
-    /// Opens or creates the maps of `schema` in `config.dir`.
-    ///
-    /// # Errors
-    /// [`EngineError::Unsupported`] for an unknown variant or setting.
-    pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<RocksDb<D>> {
-        let tuning = Tuning::of(config)?;
-        let cache = tuning.new_cache();
-        let (options, families) = tuning.load(schema, &cache)?;
-        let db =
-            D::open(&options, &config.dir, families).map_err(failed("rocksdb: open database"))?;
-        let db = Arc::new(db);
-        let mut maps = Vec::with_capacity(schema.len());
-        for map in schema {
-            maps.push(MapInfo {
-                family: column_family(&db, map.name)?,
-                filtered_prefix: map
-                    .scan_prefix_bytes
-                    .filter(|_| tuning.has_prefix_filters()),
-                file_options: D::INGESTS
-                    .then(|| tuning.file_options(map, &cache))
-                    .flatten(),
-            });
-        }
-        let syncer = match config.durability {
-            Durability::Buffered => Some(start_syncer(db.clone())?),
-            Durability::Sync | Durability::None => None,
+pub(crate) const ADAPTER: Adapter = Adapter {
+    check: RocksMaps::<Plain>::check,
+    open: |config| {
+        let open = if config.schema.has_transactions() {
+            RocksDb::<Transactional>::ADAPTER.open
+        } else {
+            RocksDb::<Plain>::ADAPTER.open
         };
-        let mut configuration = tuning.describe(schema);
-        configuration.given("transactions", D::TRANSACTIONS);
-        configuration.given("multi_get", D::MULTI_GET);
-        let facts = EngineFacts {
-            version: version(),
-            configuration: configuration.to_map(),
-            durability: durability_facts(config.durability),
-        };
-        Ok(RocksDb(Arc::new(Shared {
-            maps,
-            dir: config.dir.clone(),
-            durability: config.durability,
-            facts,
-            cache,
-            syncer,
-            db,
-        })))
-    }
-}
+        open(config)
+    },
+};
 
 fn durability_facts(class: Durability) -> DurabilityFacts {
     match class {
@@ -147,17 +72,15 @@ fn column_family<D: Database>(db: &Arc<D>, name: &str) -> Result<Arc<BoundColumn
         EngineError::Wrong(format!("rocksdb did not create column family {name}"))
     })?;
     // SAFETY: only the lifetime changes. The handle is a pointer into the database. Every copy of
-    // it lives in `Shared::maps`, which is dropped before `Shared::db`; no code takes a handle out
-    // of `Shared`.
+    // it lives in `RocksMaps::maps`, which is dropped before `RocksMaps::db`; no code takes a
+    // handle out of `RocksMaps`.
     Ok(unsafe {
         std::mem::transmute::<Arc<BoundColumnFamily<'_>>, Arc<BoundColumnFamily<'static>>>(family)
     })
 }
 
-fn start_syncer<D: Database>(db: Arc<D>) -> Result<Periodic> {
-    Periodic::start("rocksdb-sync", SYNC_INTERVAL, move || {
-        db.flush_log(true).map_err(failed("rocksdb: sync log"))
-    })
+fn sync_log<D: Database>(db: &D) -> Result<()> {
+    db.flush_log(true).map_err(failed("rocksdb: sync log"))
 }
 
 fn version() -> String {
@@ -171,140 +94,126 @@ fn version() -> String {
     )
 }
 
-#[cold]
-fn rocks_error(context: &'static str, error: rocksdb::Error) -> EngineError {
-    match error.kind() {
-        ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain | ErrorKind::Expired => {
-            EngineError::Retry(error.into_string())
+impl<D: Database> Backend for RocksMaps<D> {
+    const NAME: &str = "rocksdb";
+
+    type Connection = RocksConnection<D>;
+
+    fn check(config: &OpenConfig) -> Result<()> {
+        Tuning::of(config)?.check(&config.schema.maps())
+    }
+
+    fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Opened<RocksMaps<D>>> {
+        let tuning = Tuning::of(config)?;
+        let cache = tuning.new_cache();
+        let (options, families) = tuning.load(schema, &cache)?;
+        let db =
+            D::open(&options, &config.dir, families).map_err(failed("rocksdb: open database"))?;
+        let db = Arc::new(db);
+        let mut maps = Vec::with_capacity(schema.len());
+        for map in schema {
+            maps.push(MapInfo {
+                family: column_family(&db, map.name)?,
+                filtered_prefix: map
+                    .scan_prefix_bytes
+                    .filter(|_| tuning.has_prefix_filters()),
+                file_options: D::INGESTS
+                    .then(|| tuning.file_options(map, &cache))
+                    .flatten(),
+            });
         }
-        _ => EngineError::failed(context, error),
+        let synced = Arc::clone(&db);
+        let sync = move || sync_log(&*synced);
+        let syncer = Periodic::syncer("rocksdb-sync", config.durability, sync)?;
+        let mut configuration = tuning.describe(schema);
+        configuration.given("transactions", D::TRANSACTIONS);
+        configuration.given("multi_get", D::MULTI_GET);
+        Ok(Opened {
+            syncer,
+            backend: Arc::new(RocksMaps {
+                maps,
+                dir: config.dir.clone(),
+                durability: config.durability,
+                cache,
+                db,
+            }),
+            facts: EngineFacts {
+                version: version(),
+                configuration: configuration.to_map(),
+                durability: durability_facts(config.durability),
+            },
+        })
     }
-}
 
-/// Like [`failed`], but maps a conflict to [`EngineError::Retry`].
-fn conflict_or(context: &'static str) -> impl FnOnce(rocksdb::Error) -> EngineError {
-    move |error| rocks_error(context, error)
-}
-
-impl<D: Database> Engine for RocksDb<D> {
-    fn facts(&self) -> EngineFacts {
-        self.0.facts.clone()
+    fn connect(self: &Arc<Self>) -> Result<RocksConnection<D>> {
+        Ok(RocksConnection {
+            shared: Arc::clone(self),
+            options: CallOptions::of(self.durability),
+        })
     }
 
-    kv_stores!();
-
-    fn counters(&self) -> Vec<Counter> {
-        let cache = &self.0.cache;
-        let counter = |name: &str, value: u64| Counter {
-            name: name.to_string(),
-            value: value as f64,
-        };
-        vec![
-            counter(
-                "running_flushes",
-                self.property(properties::NUM_RUNNING_FLUSHES),
-            ),
-            counter(
-                "running_compactions",
-                self.property(properties::NUM_RUNNING_COMPACTIONS),
-            ),
-            counter(
+    fn counters(&self) -> Vec<(&'static str, f64)> {
+        let of_database = [
+            ("running_flushes", properties::NUM_RUNNING_FLUSHES),
+            ("running_compactions", properties::NUM_RUNNING_COMPACTIONS),
+            (
                 "delayed_write_bytes_per_s",
-                self.property(properties::ACTUAL_DELAYED_WRITE_RATE),
+                properties::ACTUAL_DELAYED_WRITE_RATE,
             ),
-            counter(
-                "writes_stopped",
-                self.property(properties::IS_WRITE_STOPPED),
+            ("writes_stopped", properties::IS_WRITE_STOPPED),
+            ("background_errors", properties::BACKGROUND_ERRORS),
+        ];
+        let of_database = of_database.map(|(name, property)| (name, self.property(property)));
+        let of_cache = [
+            ("block_cache_bytes", self.cache.get_usage() as u64),
+            (
+                "block_cache_pinned_bytes",
+                self.cache.get_pinned_usage() as u64,
             ),
-            counter(
-                "background_errors",
-                self.property(properties::BACKGROUND_ERRORS),
-            ),
-            counter("block_cache_bytes", cache.get_usage() as u64),
-            counter("block_cache_pinned_bytes", cache.get_pinned_usage() as u64),
-        ]
+        ];
+        let all = of_database.into_iter().chain(of_cache);
+        all.map(|(name, value)| (name, value as f64)).collect()
     }
 
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
-        for map in &self.0.maps {
+        for map in &self.maps {
             progress("flushing memtables");
-            self.0
-                .db
+            self.db
                 .flush_family(&map.family)
                 .map_err(failed("rocksdb: flush"))?;
         }
-        self.wait_for_compactions(progress);
-        match self.0.durability {
-            Durability::None => Ok(()),
-            _ => self
-                .0
-                .db
-                .flush_log(true)
-                .map_err(failed("rocksdb: sync log")),
-        }
+        // RocksDB hands a pending compaction to an idle background thread at once. So after a quiet
+        // second no column family has pending work.
+        wait_until_quiet(progress, || {
+            let compactions = self.property(properties::NUM_RUNNING_COMPACTIONS);
+            let flushes = self.property(properties::NUM_RUNNING_FLUSHES);
+            let work = format!("{compactions} compactions and {flushes} flushes running");
+            (compactions + flushes > 0, work)
+        });
+        self.sync_class()
     }
 
-    fn is_data_file(&self, file_name: &str) -> bool {
+    fn is_data_file(file_name: &str) -> bool {
         file_name.ends_with(".sst") || file_name.ends_with(".blob")
     }
 
-    fn close(self: Box<Self>) -> Result<()> {
-        let shared = Arc::into_inner(self.0).ok_or_else(|| still_open("rocksdb"))?;
-        if let Some(syncer) = shared.syncer {
-            syncer.stop()?;
-        }
-        if shared.durability != Durability::None {
-            let synced = shared.db.flush_log(true);
-            synced.map_err(failed("rocksdb: sync log"))?;
-        }
-        // The syncer held the only other reference to the database: dropping `shared` closes it.
-        Ok(())
+    fn close(self) -> Result<()> {
+        // The syncer held the only other reference to the database: dropping `self` closes it.
+        self.sync_class()
     }
 }
 
-impl<D: Database> RocksDb<D> {
+impl<D: Database> RocksMaps<D> {
+    /// Syncs the log, unless the class has none.
+    fn sync_class(&self) -> Result<()> {
+        match self.durability {
+            Durability::None => Ok(()),
+            Durability::Buffered | Durability::Sync => sync_log(&*self.db),
+        }
+    }
+
     /// Returns a property of the whole database, or 0 if this version does not know it.
     fn property(&self, name: &properties::PropName) -> u64 {
-        self.0.db.property(name).unwrap_or(0)
-    }
-
-    /// Waits until no flush or compaction has run for a second. RocksDB hands a pending compaction
-    /// to an idle background thread at once. So after a quiet second no column family has pending
-    /// work.
-    fn wait_for_compactions(&self, progress: &mut dyn FnMut(&str)) {
-        const POLL: Duration = Duration::from_millis(50);
-        const POLLS_PER_SECOND: u32 = 20;
-        let (mut quiet, mut polls) = (0, 0_u32);
-        // Terminates because the compaction backlog is finite and there are no writers.
-        while quiet < POLLS_PER_SECOND {
-            std::thread::sleep(POLL);
-            let compactions = self.property(properties::NUM_RUNNING_COMPACTIONS);
-            let flushes = self.property(properties::NUM_RUNNING_FLUSHES);
-            quiet = if compactions + flushes == 0 {
-                quiet + 1
-            } else {
-                0
-            };
-            polls += 1;
-            if polls % POLLS_PER_SECOND == 0 {
-                progress(&format!(
-                    "{compactions} compactions and {flushes} flushes running"
-                ));
-            }
-        }
-    }
-}
-
-impl<D> Shared<D> {
-    fn map(&self, map: MapId) -> Result<&MapInfo> {
-        self.maps.get(map.0).ok_or_else(|| no_map(map))
-    }
-}
-
-impl<D: Database> KvEngine for RocksDb<D> {
-    type Connection = RocksConnection<D>;
-
-    fn connect(&self) -> Result<RocksConnection<D>> {
-        Ok(RocksConnection::new(self.0.clone()))
+        self.db.property(name).unwrap_or(0)
     }
 }

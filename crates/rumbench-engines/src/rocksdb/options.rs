@@ -12,7 +12,7 @@ use rocksdb::{
 use rumbench_core::engine::{EngineError, OpenConfig, Result};
 use rumbench_core::kv::MapDef;
 
-use super::compression::Compression;
+use super::compression::{Compression, Profile};
 use super::options_file::OptionsFile;
 use crate::facts::Configuration;
 use crate::settings::Settings;
@@ -47,16 +47,6 @@ const DELETION_BUCKETS: usize = 128;
 const MYROCKS_DELETION_WINDOW: usize = 200_000;
 /// Number of deletes in this window from which a table is compacted.
 const MYROCKS_DELETIONS: usize = 199_999;
-
-/// Base configuration selected by the variant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Profile {
-    Tuned,
-    Zlib,
-    Zstd,
-    Default,
-    MyRocks,
-}
 
 /// Compaction style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

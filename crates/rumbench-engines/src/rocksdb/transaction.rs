@@ -2,28 +2,56 @@
 
 use std::convert::Infallible;
 
-use rocksdb::{ReadOptions, Transaction};
-use rumbench_core::engine::Result;
+use rocksdb::{ReadOptions, Transaction, TransactionOptions, WriteOptions};
+use rumbench_core::engine::{Durability, Result};
 use rumbench_core::kv::{KvTxn, MapId};
 
-use super::connection::RocksConnection;
-use super::database::Transactional;
-use super::{Shared, conflict_or};
+use super::maps::{RocksMaps, Transactional, conflict_or};
+
+/// Options of all calls of a client, prepared once.
+pub struct CallOptions {
+    pub(super) read: ReadOptions,
+    pub(super) write: WriteOptions,
+    transaction: TransactionOptions,
+}
+
+impl CallOptions {
+    pub(super) fn of(durability: Durability) -> CallOptions {
+        let mut write = WriteOptions::default();
+        match durability {
+            Durability::Sync => write.set_sync(true),
+            Durability::Buffered => write.set_sync(false),
+            Durability::None => write.disable_wal(true),
+        }
+        let mut transaction = TransactionOptions::default();
+        transaction.set_deadlock_detect(true);
+        CallOptions {
+            read: ReadOptions::default(),
+            write,
+            transaction,
+        }
+    }
+}
 
 /// Transaction that locks each key it reads for update or writes.
 pub struct RocksTxn<'a> {
     txn: Transaction<'a, Transactional>,
-    shared: &'a Shared<Transactional>,
+    shared: &'a RocksMaps<Transactional>,
     read: &'a ReadOptions,
 }
 
 impl<'a> RocksTxn<'a> {
-    pub(super) fn new(connection: &'a RocksConnection<Transactional>) -> RocksTxn<'a> {
-        let db = &connection.shared.db;
+    pub(super) fn begin(
+        shared: &'a RocksMaps<Transactional>,
+        options: &'a CallOptions,
+    ) -> RocksTxn<'a> {
+        let txn = shared
+            .db
+            .transaction_opt(&options.write, &options.transaction);
         RocksTxn {
-            txn: db.transaction_opt(&connection.write, &connection.transaction),
-            shared: &connection.shared,
-            read: &connection.read,
+            txn,
+            shared,
+            read: &options.read,
         }
     }
 }
@@ -42,10 +70,6 @@ impl KvTxn for RocksTxn<'_> {
             .get_pinned_for_update_cf_opt(family, key, EXCLUSIVE, self.read)
             .map_err(conflict_or("rocksdb: get for update"))?;
         Ok(read(value.as_deref()))
-    }
-
-    fn insert(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put(map, key, value)
     }
 
     fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
@@ -77,10 +101,6 @@ impl KvTxn for NoTxn {
         _: &[u8],
         _: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R> {
-        match self.0 {}
-    }
-
-    fn insert(&mut self, _: MapId, _: &[u8], _: &[u8]) -> Result<()> {
         match self.0 {}
     }
 

@@ -98,7 +98,6 @@ pub(super) fn table_names(schema: Schema) -> Vec<&'static str> {
             let tables = schema.tables().iter().map(|table| table.name.as_str());
             tables.chain([CATALOG_TABLE]).collect()
         }
-        Schema::KvSequence => Vec::new(),
     }
 }
 

@@ -16,8 +16,8 @@ use rumbench_core::tables::{
     Value,
 };
 
-use super::Server;
 use super::link_sql::{self, Query};
+use super::server::Server;
 use super::session::{Session, Statement};
 use super::sql::Dialect;
 

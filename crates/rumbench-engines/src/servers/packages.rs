@@ -8,6 +8,13 @@ use rumbench_core::engine::{EngineError, Result};
 
 use crate::settings::Settings;
 
+/// Name of MariaDB in messages.
+#[cfg(feature = "mariadb")]
+pub(super) const MARIADB: &str = "mariadb";
+/// Name of PostgreSQL in messages and settings.
+#[cfg(feature = "postgresql")]
+pub(super) const POSTGRESQL: &str = "postgresql";
+
 /// Advice for a missing server: the one command that installs it.
 pub(super) const HOW_TO_GET: &str = "`make peers` fetches it (Debian 12, Ubuntu 24.04 or newer)";
 

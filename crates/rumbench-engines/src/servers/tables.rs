@@ -17,8 +17,9 @@ use rumbench_core::tables::{
     TableWrites, Value,
 };
 
-use super::Server;
 use super::check::check_table;
+use super::schema::no_key_value;
+use super::server::Server;
 use super::session::{Session, Statement};
 use super::sql::{self, Dialect, ScanShape};
 use super::table_statements::{Kind, limit_of_text};
@@ -259,6 +260,10 @@ impl<S: Session> TableConnection for TablesConnection<S> {
         self.push_all(row.values().skip(key_columns))?;
         self.push_all(row.values().take(key_columns))?;
         self.change().map(|rows| rows > 0)
+    }
+
+    fn put(&mut self, _table: TableId, _row: &RowBatch) -> Result<()> {
+        Err(no_key_value())
     }
 
     fn write(

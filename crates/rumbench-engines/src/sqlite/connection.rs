@@ -14,7 +14,9 @@ use rumbench_core::linkbench::{
 };
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, ToSql, params};
 
-use super::{Shared, sql, sqlite_error};
+use super::errors::sqlite_error;
+use super::shared::Shared;
+use super::sql;
 
 pub(super) struct SqliteConnection {
     shared: Arc<Shared>,

@@ -10,55 +10,41 @@
 //! - LinkBench's index is created after the load: sorted once instead of grown in random places.
 
 mod connection;
-mod rows;
+mod errors;
+mod shared;
 mod sql;
 mod table_sql;
 mod tables;
+mod tuning;
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use rumbench_core::engine::{
     Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
     Schema,
 };
-use rumbench_core::kv_sequence::RowStore;
 use rumbench_core::linkbench::{LinkConnection, LinkStore};
 use rumbench_core::tables::{TableSchema, TableStore};
-use rusqlite::{Connection, ErrorCode, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension};
 
+use crate::adapter::Adapter;
 use crate::error::{failed, still_open};
-use crate::facts::{ALL_ACKNOWLEDGED, Configuration, PREFIX_ONE_SECOND, crate_version, survives};
+use crate::facts::{ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND, crate_version, survives};
 use crate::periodic::{Periodic, SYNC_INTERVAL};
-use crate::registry::Adapter;
-use crate::settings::Settings;
 use connection::SqliteConnection;
-use rows::SqliteRows;
+use errors::{convert, sqlite_error};
+use shared::Shared;
 use tables::SqliteTables;
+use tuning::Tuning;
 
 const DATA_FILE: &str = "rumbench.sqlite";
 const WAL_FILE: &str = "rumbench.sqlite-wal";
 
 /// Open SQLite database with the tables of one workload.
 pub struct Sqlite(Arc<Shared>);
-
-struct Shared {
-    path: PathBuf,
-    tuning: Tuning,
-    facts: EngineFacts,
-    /// Guards no data: its holder is the only writer. Taken before any lock of SQLite.
-    writer: Mutex<()>,
-    /// The laboratory's own connection. It also keeps the log file while clients connect and
-    /// disconnect.
-    own: Mutex<Connection>,
-    syncer: Mutex<Option<Periodic>>,
-    /// Id of the next node that a request adds, counted in the process as for the key-value
-    /// engines.
-    next_node: AtomicU64,
-}
 
 /// Entry of this engine in the registry. No variants.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
@@ -118,10 +104,11 @@ fn create_tables(own: &Connection, schema: Schema) -> Result<i64> {
             own.query_row(sql::HIGHEST_NODE, (), |row| row.get(0))
                 .map_err(sqlite_error("sqlite: read highest node id"))
         }
-        Schema::KvSequence => create(sql::CREATE_ROWS).map(|()| 0),
         Schema::Tables(schema) => {
-            create(table_sql::CREATE_CATALOG)?;
-            check_catalog(own, schema)?;
+            if !schema.is_key_value() {
+                create(table_sql::CREATE_CATALOG)?;
+                check_catalog(own, schema)?;
+            }
             create(&table_sql::create_tables(schema)).map(|()| 0)
         }
     }
@@ -143,116 +130,6 @@ fn check_catalog(own: &Connection, schema: &TableSchema) -> Result<()> {
     }
 }
 
-/// Settings that affect performance.
-struct Tuning {
-    synchronous: &'static str,
-    clients: u64,
-    cache_bytes_each: u64,
-    page_bytes: u32,
-    checkpoint_pages: u32,
-}
-
-impl Tuning {
-    fn of(config: &OpenConfig) -> Result<Tuning> {
-        const WAL_BYTES: u32 = 64 << 20;
-        let mut settings = Settings::without_variants("sqlite", config)?;
-        let page_bytes: u32 = settings.take_in("page_bytes", 4096, 512..=65536)?;
-        if !page_bytes.is_power_of_two() {
-            // SQLite would silently keep its default.
-            return Err(EngineError::Unsupported(format!(
-                "sqlite.page_bytes={page_bytes}: must be a power of two"
-            )));
-        }
-        let pages = WAL_BYTES / page_bytes;
-        let checkpoint_pages = settings.take_in("checkpoint_pages", pages, 1..=1 << 24)?;
-        settings.finish()?;
-        let clients = config.clients.max(1) as u64;
-        Ok(Tuning {
-            synchronous: match config.durability {
-                Durability::Sync => "FULL",
-                Durability::Buffered => "NORMAL",
-                Durability::None => "OFF",
-            },
-            clients,
-            cache_bytes_each: config.cache_bytes / clients,
-            page_bytes,
-            checkpoint_pages,
-        })
-    }
-
-    /// Opens a connection with all settings, and creates the file if it does not exist.
-    fn connect(&self, path: &Path) -> Result<Connection> {
-        // More than the statements of this module, so that none is prepared twice.
-        const STATEMENTS: usize = 64;
-        let connection = Connection::open(path).map_err(sqlite_error("sqlite: open database"))?;
-        let cache_kib = (self.cache_bytes_each / 1024).max(64);
-        let pragmas = format!(
-            "PRAGMA page_size = {page};
-             PRAGMA journal_mode = WAL;
-             PRAGMA synchronous = {synchronous};
-             PRAGMA cache_size = -{cache_kib};
-             PRAGMA mmap_size = 0;
-             PRAGMA wal_autocheckpoint = {checkpoint};
-             PRAGMA foreign_keys = OFF;",
-            page = self.page_bytes,
-            synchronous = self.synchronous,
-            checkpoint = self.checkpoint_pages,
-        );
-        connection
-            .execute_batch(&pragmas)
-            .map_err(sqlite_error("sqlite: configure connection"))?;
-        connection
-            .busy_timeout(Duration::from_secs(10))
-            .map_err(sqlite_error("sqlite: configure connection"))?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        Ok(connection)
-    }
-
-    fn describe(&self, schema: Schema) -> Configuration {
-        let mut c = Configuration::default();
-        c.given("journal_mode", "WAL");
-        c.given("synchronous", self.synchronous);
-        c.given("mmap_size", 0);
-        c.tuned(
-            "cache_size",
-            format!("{} bytes a connection", self.cache_bytes_each),
-            &format!(
-                "cache_bytes / {}: each client's connection has its own cache",
-                self.clients
-            ),
-        );
-        c.tuned(
-            "page_size",
-            self.page_bytes,
-            "rows are small and each changed page goes to the log whole",
-        );
-        c.tuned(
-            "wal_autocheckpoint",
-            format!("{} pages", self.checkpoint_pages),
-            "64 MiB: a page that changes often is written back once, not each 4 MiB of log",
-        );
-        c.tuned(
-            "writers",
-            "queue on a mutex of the process",
-            "SQLite's busy handler sleeps up to 100 ms",
-        );
-        c.tuned(
-            "tables",
-            "WITHOUT ROWID",
-            "rows are found by primary key only",
-        );
-        match schema {
-            Schema::LinkBench => c.tuned(
-                "index",
-                "created after the load",
-                "one sort instead of random inserts",
-            ),
-            Schema::KvSequence | Schema::Tables(_) => c.given("multi_get", "a loop of gets"),
-        }
-        c
-    }
-}
-
 fn durability_facts(class: Durability) -> DurabilityFacts {
     match class {
         Durability::Sync => survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
@@ -271,22 +148,6 @@ fn start_syncer(dir: &Path) -> Result<Periodic> {
     })
 }
 
-#[cold]
-fn convert(context: &'static str, error: rusqlite::Error) -> EngineError {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            EngineError::Retry(error.to_string())
-        }
-        _ => EngineError::failed(context, error),
-    }
-}
-
-/// Returns a closure for `map_err` that adds the failed operation. A busy database becomes
-/// [`EngineError::Retry`].
-fn sqlite_error(context: &'static str) -> impl FnOnce(rusqlite::Error) -> EngineError {
-    move |error| convert(context, error)
-}
-
 impl Engine for Sqlite {
     fn facts(&self) -> EngineFacts {
         self.0.facts.clone()
@@ -294,10 +155,6 @@ impl Engine for Sqlite {
 
     fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
         Ok(Arc::new(SqliteStore(self.0.clone())))
-    }
-
-    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
-        Ok(Arc::new(SqliteRows(Arc::clone(&self.0))))
     }
 
     fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {

@@ -5,24 +5,6 @@
 //! Links and counts are `WITHOUT ROWID`: their primary key is the table's tree, as in the other
 //! engines. Nodes have an integer key, which is SQLite's own row id.
 
-/// Table of kv-sequence.
-pub(super) const CREATE_ROWS: &str = "
-CREATE TABLE IF NOT EXISTS rows (
-    key   BLOB NOT NULL PRIMARY KEY,
-    value BLOB NOT NULL
-) WITHOUT ROWID;
-";
-
-pub(super) const INSERT_ROW: &str = "INSERT INTO rows (key, value) VALUES (?1, ?2)";
-pub(super) const PUT_ROW: &str = "
-INSERT INTO rows (key, value) VALUES (?1, ?2)
-ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-pub(super) const READ_ROW: &str = "SELECT value FROM rows WHERE key = ?1";
-pub(super) const SCAN_ROWS: &str = "
-SELECT key, value FROM rows WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3";
-pub(super) const SCAN_ROWS_REVERSE: &str = "
-SELECT key, value FROM rows WHERE key >= ?1 AND key < ?2 ORDER BY key DESC LIMIT ?3";
-
 /// Tables of LinkBench.
 pub(super) const CREATE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS nodetable (

@@ -37,7 +37,7 @@ fn create_table(table: &Table) -> String {
                 ColumnType::Bytes => "BLOB",
                 ColumnType::U32 | ColumnType::U64 | ColumnType::I64 => "INTEGER",
             };
-            // A single key column is the row id only if the column's declaration includes the key.
+            // A single number is the row id only if the column's declaration includes the key.
             let key = if place == 0 && table.key_columns == 1 {
                 " PRIMARY KEY"
             } else {
@@ -47,8 +47,11 @@ fn create_table(table: &Table) -> String {
         })
         .collect();
     let (name, columns) = (&table.name, columns.join(", "));
-    match table.key_columns {
-        1 => format!("CREATE TABLE IF NOT EXISTS {name} ({columns});\n"),
+    match (table.key_columns, table.columns[0].of) {
+        (1, ColumnType::Bytes) => {
+            format!("CREATE TABLE IF NOT EXISTS {name} ({columns}) WITHOUT ROWID;\n")
+        }
+        (1, _) => format!("CREATE TABLE IF NOT EXISTS {name} ({columns});\n"),
         _ => format!(
             "CREATE TABLE IF NOT EXISTS {name} ({columns}, PRIMARY KEY ({})) WITHOUT ROWID;\n",
             key(table)
@@ -73,6 +76,20 @@ pub(super) fn insert(table: &Table) -> String {
         table.name,
         names(table, all.clone()),
         parameters(1, all.len())
+    )
+}
+
+/// Inserts or replaces a row. The parameters are all columns in their order.
+pub(super) fn put(table: &Table) -> String {
+    let columns = table.columns[table.key_columns..].iter();
+    let columns: Vec<String> = columns
+        .map(|column| format!("{0} = excluded.{0}", column.name))
+        .collect();
+    format!(
+        "{} ON CONFLICT ({}) DO UPDATE SET {}",
+        insert(table),
+        key(table),
+        columns.join(", ")
     )
 }
 

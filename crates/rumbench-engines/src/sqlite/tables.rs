@@ -1,10 +1,11 @@
 //! SQLite connection of one client for tables with columns and indexes: statements built from the
 //! schema.
 //!
-//! A primary key of one column is SQLite's own row id; a table with a key of several columns is
-//! `WITHOUT ROWID`. An index scan names its index, as the reference clients do. Each row is
-//! inserted by its own statement inside one transaction. For SQLite this is no slower than one
-//! statement for all of them.
+//! A primary key of one number is SQLite's own row id; a table with any other key is `WITHOUT
+//! ROWID`. An index scan names its index, as the reference clients do. Each row is inserted by its
+//! own statement inside one transaction. For SQLite this is no slower than one statement for all of
+//! them. Reads of several keys are a loop, because a statement for several keys would sort them or
+//! omit the missing ones.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -19,8 +20,10 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, Row};
 
 use super::connection::{Tables, as_only_writer, int};
+use super::errors::sqlite_error;
+use super::shared::Shared;
+use super::sql;
 use super::table_sql::{self, ScanShape};
-use super::{Shared, sql, sqlite_error};
 
 /// Table store of a schema on SQLite.
 pub(super) struct SqliteTables {
@@ -59,6 +62,7 @@ struct TablesConnection {
 struct Statements {
     insert: String,
     replace: String,
+    put: String,
     delete: String,
     delete_first: String,
     delete_all_first: String,
@@ -74,6 +78,7 @@ impl Statements {
         Statements {
             insert: table_sql::insert(table),
             replace: table_sql::replace(table),
+            put: table_sql::put(table),
             delete: table_sql::delete(table),
             delete_first: table_sql::delete_first(table, table.key_columns),
             delete_all_first: table_sql::delete_first(table, 0),
@@ -230,7 +235,11 @@ fn visit_rows(
 impl TableConnection for TablesConnection {
     fn insert(&mut self, table: TableId, rows: &RowBatch) -> Result<()> {
         let text = &self.statements[table.0].insert;
+        let is_one_statement = self.schema.is_key_value() && rows.len() == 1;
         as_only_writer(&self.shared, &self.connection, |tables| {
+            if is_one_statement {
+                return insert_rows(tables, text, rows);
+            }
             tables.run(sql::BEGIN_WRITE)?;
             insert_rows(tables, text, rows)?;
             tables.run(sql::COMMIT)
@@ -267,6 +276,13 @@ impl TableConnection for TablesConnection {
         let of = self.schema.table(table);
         as_only_writer(&self.shared, &self.connection, |tables| {
             update_row(tables, statements.update(of, column, change), key, change)
+        })
+    }
+
+    fn put(&mut self, table: TableId, row: &RowBatch) -> Result<()> {
+        let text = &self.statements[table.0].put;
+        as_only_writer(&self.shared, &self.connection, |tables| {
+            insert_rows(tables, text, row)
         })
     }
 

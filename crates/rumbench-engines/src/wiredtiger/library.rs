@@ -11,7 +11,7 @@ use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use rumbench_core::engine::{Counter, EngineError, Result};
+use rumbench_core::engine::{EngineError, Result};
 
 /// Error code of a conflict: roll back and run the whole transaction again. `shim.c` checks the
 /// number.
@@ -372,23 +372,22 @@ impl Session {
     }
 
     /// Returns the current values of the engine's counters.
-    pub(super) fn counters(&mut self) -> Result<Vec<Counter>> {
+    pub(super) fn counters(&mut self) -> Result<Vec<(&'static str, f64)>> {
         // SAFETY: no arguments.
         let count = unsafe { shim_counters() };
         let mut values = vec![0_i64; count];
         // SAFETY: an open session and room for all values.
         let code = unsafe { shim_counter_values(self.raw.as_ptr(), values.as_mut_ptr()) };
         check(code, "wiredtiger: read statistics")?;
-        let name = |counter| {
+        let name = |counter| -> &'static str {
             // SAFETY: below the number of counters; the text is zero-terminated and never freed.
-            let text = unsafe { CStr::from_ptr(shim_counter_name(counter)) };
-            text.to_string_lossy().into_owned()
+            let text: &'static CStr = unsafe { CStr::from_ptr(shim_counter_name(counter)) };
+            text.to_str().unwrap_or("unreadable name")
         };
-        let counters = values.iter().enumerate().map(|(counter, value)| Counter {
-            name: name(counter),
-            value: *value as f64,
-        });
-        Ok(counters.collect())
+        let counters = values.iter().enumerate();
+        Ok(counters
+            .map(|(counter, value)| (name(counter), *value as f64))
+            .collect())
     }
 
     /// Returns the raw cursor. Panics if the session has no such cursor.

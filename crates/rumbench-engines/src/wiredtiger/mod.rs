@@ -6,6 +6,9 @@
 //! of it. A missing row cannot be reserved. If two clients both find it missing, they conflict when
 //! the second one inserts it.
 //!
+//! A load writes transactions: the library's bulk cursors require an empty table, sorted rows and
+//! no other client.
+//!
 //! `cargo xtask wiredtiger` builds the library; `shim.c` turns its handles into functions, and
 //! `library` makes them safe.
 
@@ -18,47 +21,57 @@ use std::sync::{Arc, Mutex, PoisonError};
 // Links the crate for the library, which calls it.
 use zstd as _;
 
-use rumbench_core::engine::{Counter, Durability, Engine, EngineFacts, OpenConfig, Result};
-use rumbench_core::kv::{BulkRow, Direction, KvConnection, KvEngine, KvTxn, MapDef, MapId, Scan};
+use rumbench_core::engine::{Durability, EngineFacts, OpenConfig, Result};
+use rumbench_core::kv::{Direction, KvConnection, KvTxn, MapDef, MapId, Scan};
 
+use crate::embedded::{Backend, Embedded, Opened};
 use crate::error::{no_map, still_open};
-use crate::kv_stores::kv_stores;
 use crate::periodic::{Periodic, SYNC_INTERVAL};
-use crate::registry::Adapter;
 use library::{Connection, CursorIndex, Session};
 use options::Tuning;
 
-/// Open WiredTiger database with one table for each map. Clones share it.
-#[derive(Clone)]
-pub struct WiredTiger(Arc<Shared>);
+/// WiredTiger as an engine. Variants: none, `default`.
+pub type WiredTiger = Embedded<WiredTigerMaps>;
 
-struct Shared {
+/// Open WiredTiger database with one table for each map.
+pub struct WiredTigerMaps {
     tables: Vec<String>,
     durability: Durability,
-    facts: EngineFacts,
-    syncer: Option<Periodic>,
     /// For counters, settling and the last sync. Locked only while no other lock is held.
     session: Mutex<Session>,
     connection: Arc<Connection>,
 }
 
-/// Entry of this engine in the registry. Variants: none, `default`.
-pub(crate) const ADAPTER: Adapter = Adapter { check, open };
+impl WiredTigerMaps {
+    fn session<R>(&self, call: impl FnOnce(&mut Session) -> Result<R>) -> Result<R> {
+        // A panic inside a call leaves no half-done work that this session could show.
+        call(&mut self.session.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 
-fn check(config: &OpenConfig) -> Result<()> {
-    Tuning::of(config).map(drop)
+    fn dirty_bytes(&self) -> Result<f64> {
+        let counters = self.session(Session::counters)?;
+        let dirty = counters
+            .iter()
+            .find(|(name, _)| *name == "cache_dirty_bytes");
+        Ok(dirty.map_or(0.0, |(_, value)| *value))
+    }
 }
 
-fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(WiredTiger::open(config, &config.schema.maps())?))
+fn start_syncer(connection: &Arc<Connection>) -> Result<Periodic> {
+    let mut session = Session::open(connection, &[])?;
+    Periodic::start("wiredtiger-sync", SYNC_INTERVAL, move || session.sync_log())
 }
 
-impl WiredTiger {
-    /// Opens or creates the maps of `schema` in `config.dir`.
-    ///
-    /// # Errors
-    /// [`rumbench_core::engine::EngineError::Unsupported`] for an unknown variant or setting.
-    pub fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<WiredTiger> {
+impl Backend for WiredTigerMaps {
+    const NAME: &str = "wiredtiger";
+
+    type Connection = WiredTigerConnection;
+
+    fn check(config: &OpenConfig) -> Result<()> {
+        Tuning::of(config).map(drop)
+    }
+
+    fn open(config: &OpenConfig, schema: &[MapDef]) -> Result<Opened<WiredTigerMaps>> {
         let tuning = Tuning::of(config)?;
         let connection = Connection::open(&config.dir, &tuning.database())?;
         let tables: Vec<String> = schema
@@ -73,55 +86,32 @@ impl WiredTiger {
             Durability::Buffered => Some(start_syncer(&connection)?),
             Durability::Sync | Durability::None => None,
         };
-        let facts = EngineFacts {
-            version: format!("WiredTiger {}", library::version()),
-            configuration: tuning.describe().to_map(),
-            durability: tuning.durability_facts(),
-        };
-        Ok(WiredTiger(Arc::new(Shared {
-            tables,
-            durability: config.durability,
-            facts,
+        Ok(Opened {
             syncer,
-            session: Mutex::new(session),
-            connection,
-        })))
+            backend: Arc::new(WiredTigerMaps {
+                tables,
+                durability: config.durability,
+                session: Mutex::new(session),
+                connection,
+            }),
+            facts: EngineFacts {
+                version: format!("WiredTiger {}", library::version()),
+                configuration: tuning.describe().to_map(),
+                durability: tuning.durability_facts(),
+            },
+        })
     }
 
-    fn session<R>(&self, call: impl FnOnce(&mut Session) -> Result<R>) -> Result<R> {
-        // A panic inside a call leaves no half-done work that this session could show.
-        call(
-            &mut self
-                .0
-                .session
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        )
+    fn connect(self: &Arc<Self>) -> Result<WiredTigerConnection> {
+        Ok(WiredTigerConnection {
+            session: Session::open(&self.connection, &self.tables)?,
+            maps: self.tables.len(),
+            _engine: Arc::clone(self),
+        })
     }
-
-    fn dirty_bytes(&self) -> Result<f64> {
-        let counters = self.session(Session::counters)?;
-        let dirty = counters
-            .iter()
-            .find(|counter| counter.name == "cache_dirty_bytes");
-        Ok(dirty.map_or(0.0, |counter| counter.value))
-    }
-}
-
-fn start_syncer(connection: &Arc<Connection>) -> Result<Periodic> {
-    let mut session = Session::open(connection, &[])?;
-    Periodic::start("wiredtiger-sync", SYNC_INTERVAL, move || session.sync_log())
-}
-
-impl Engine for WiredTiger {
-    fn facts(&self) -> EngineFacts {
-        self.0.facts.clone()
-    }
-
-    kv_stores!();
 
     /// Returns no counters if the statistics cannot be read: a counter must not fail a trial.
-    fn counters(&self) -> Vec<Counter> {
+    fn counters(&self) -> Vec<(&'static str, f64)> {
         self.session(Session::counters).unwrap_or_default()
     }
 
@@ -141,36 +131,20 @@ impl Engine for WiredTiger {
             }
             before = dirty;
         }
-        match self.0.durability {
+        match self.durability {
             Durability::None => Ok(()),
             _ => self.session(Session::sync_log),
         }
     }
 
-    fn is_data_file(&self, file_name: &str) -> bool {
+    fn is_data_file(file_name: &str) -> bool {
         file_name.ends_with(".wt")
     }
 
-    fn close(self: Box<Self>) -> Result<()> {
-        let shared = Arc::into_inner(self.0).ok_or_else(|| still_open("wiredtiger"))?;
-        if let Some(syncer) = shared.syncer {
-            syncer.stop()?;
-        }
-        drop(shared.session);
-        let connection = Arc::into_inner(shared.connection);
+    fn close(self) -> Result<()> {
+        drop(self.session);
+        let connection = Arc::into_inner(self.connection);
         connection.ok_or_else(|| still_open("wiredtiger"))?.close()
-    }
-}
-
-impl KvEngine for WiredTiger {
-    type Connection = WiredTigerConnection;
-
-    fn connect(&self) -> Result<WiredTigerConnection> {
-        Ok(WiredTigerConnection {
-            session: Session::open(&self.0.connection, &self.0.tables)?,
-            maps: self.0.tables.len(),
-            _engine: self.0.clone(),
-        })
     }
 }
 
@@ -179,7 +153,7 @@ pub struct WiredTigerConnection {
     session: Session,
     maps: usize,
     /// Makes the engine refuse to close under an open connection.
-    _engine: Arc<Shared>,
+    _engine: Arc<WiredTigerMaps>,
 }
 
 impl WiredTigerConnection {
@@ -236,16 +210,6 @@ impl KvConnection for WiredTigerConnection {
             connection: self,
             ended: false,
         })
-    }
-
-    /// Writes in one transaction: the library's bulk cursors require an empty table, sorted rows
-    /// and no other client.
-    fn bulk_insert(&mut self, rows: &[BulkRow<'_>]) -> Result<()> {
-        let mut txn = self.begin()?;
-        for row in rows {
-            txn.put(row.map, row.key, row.value)?;
-        }
-        txn.commit()
     }
 }
 
@@ -304,10 +268,6 @@ impl KvTxn for WiredTigerTxn<'_> {
             return Ok(read(None));
         }
         Ok(read(session.search(cursor, key)?))
-    }
-
-    fn insert(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put(map, key, value)
     }
 
     fn put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<()> {

@@ -121,7 +121,8 @@ fn every_engine_keeps_the_rules_of_the_table_of_kv_sequence() {
     for entry in engines_of_keys_and_values() {
         let dir = tempfile::tempdir().unwrap();
         let engine = with_rows(entry, dir.path());
-        rumbench_engines::conformance::row_store(&*engine.row_store().unwrap());
+        let schema = rumbench_engines::conformance::key_value_schema();
+        rumbench_engines::conformance::key_value_table(&*engine.table_store(schema).unwrap());
         engine.close().unwrap();
     }
 }
@@ -132,7 +133,7 @@ fn every_engine_keeps_the_rules_of_tables() {
     for entry in real_engines() {
         let dir = tempfile::tempdir().unwrap();
         let config = OpenConfig {
-            schema: schema.schema(),
+            schema: Schema::Tables(schema),
             ..config(dir.path(), Durability::Buffered)
         };
         let engine = open(entry, &config).unwrap();
@@ -333,7 +334,7 @@ fn every_engine_answers_every_operation_of_own_workloads() {
 
 fn with_rows(entry: &EngineEntry, dir: &Path) -> Box<dyn Engine> {
     let config = OpenConfig {
-        schema: Schema::KvSequence,
+        schema: Schema::Tables(rumbench_engines::conformance::key_value_schema()),
         ..config(dir, Durability::Buffered)
     };
     open(entry, &config).unwrap_or_else(|error| panic!("{}: {error}", entry.name))
@@ -374,7 +375,7 @@ fn rows_of_a_load_without_a_log_survive_close_and_reopen() {
         let opened = |workload: &kv_sequence::KvSequence| {
             let class = workload.durability().unwrap_or(Durability::Buffered);
             let mut config = config(dir.path(), class);
-            config.schema = Schema::KvSequence;
+            config.schema = workload.schema();
             open(entry, &config).unwrap()
         };
         let mut engine = opened(&workload);

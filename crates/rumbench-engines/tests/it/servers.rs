@@ -362,7 +362,7 @@ fn every_variant_keeps_the_rules_of_tables() {
     for (entry, variant) in variants() {
         let dir = tempfile::tempdir().unwrap();
         let config = OpenConfig {
-            schema: schema.schema(),
+            schema: Schema::Tables(schema),
             ..variant_config(dir.path(), variant)
         };
         let engine = entry.open(&config).unwrap();
@@ -510,7 +510,7 @@ fn keys_and_values_are_refused_before_anything_is_made() {
     for entry in servers() {
         let dir = tempfile::tempdir().unwrap();
         let mut config = config(dir.path(), Durability::Buffered);
-        config.schema = Schema::KvSequence;
+        config.schema = Schema::Tables(rumbench_engines::conformance::key_value_schema());
         for refused in [entry.check(&config), entry.open(&config).map(drop)] {
             assert!(
                 matches!(refused, Err(EngineError::Unsupported(_))),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use rumbench_core::engine::{Durability, OpenConfig, Schema};
+use rumbench_core::kv_sequence;
 use rumbench_core::names::unknown;
 
 use crate::catalog::{self, usage};
@@ -223,7 +224,7 @@ pub fn check(
             // The choice of schema affects no setting, but not every engine supports keys and
             // values.
             schema: match workload {
-                "kv-sequence" => Schema::KvSequence,
+                "kv-sequence" => Schema::Tables(kv_sequence::schema()),
                 _ => Schema::LinkBench,
             },
             variant: choice.variant.clone(),

@@ -4,7 +4,7 @@
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::tables::{ColumnType, Value, schema::COLUMNS_MAX};
 
-use super::wire::SERVER;
+use crate::servers::packages::MARIADB;
 use crate::servers::session::{Fields, Visit, unexpected};
 
 /// Types of columns and parameters.
@@ -102,7 +102,7 @@ pub(super) fn read_row(
                 *out = Value::Bytes(bytes);
                 continue;
             }
-            other => return Err(unexpected(SERVER, other)),
+            other => return Err(unexpected(MARIADB, other)),
         };
         *out = match wanted {
             ColumnType::I64 => Value::Signed(number),

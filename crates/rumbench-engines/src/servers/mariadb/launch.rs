@@ -13,33 +13,11 @@ use rumbench_core::engine::{EngineError, Result};
 
 use super::options::Tuning;
 use crate::error::failed;
-use crate::servers::Places;
+use crate::servers::places::Places;
 use crate::servers::program::Program;
 
 /// Configuration file in the trial's folder.
 pub(super) const CONFIGURATION: &str = "my.cnf";
-
-/// Variables that the command line sets.
-pub(super) const DECIDED: [&str; 18] = [
-    "aria_log_dir_path",
-    "basedir",
-    "character_sets_dir",
-    "datadir",
-    "innodb_data_home_dir",
-    "innodb_log_group_home_dir",
-    "innodb_undo_directory",
-    "lc_messages_dir",
-    "log_bin",
-    "pid_file",
-    "plugin_dir",
-    "rocksdb_datadir",
-    "rocksdb_wal_dir",
-    "skip_grant_tables",
-    "skip_log_bin",
-    "skip_networking",
-    "socket",
-    "tmpdir",
-];
 
 /// Private server and its folders.
 pub(super) struct Launch<'a> {
@@ -145,7 +123,8 @@ fn option(name: &str, path: &Path) -> OsString {
 mod tests {
     use rumbench_core::engine::{Durability, OpenConfig};
 
-    use super::super::options::Storage;
+    use super::super::options::DECIDED;
+    use super::super::storage::Storage;
     use super::*;
     use crate::servers::tests::config;
 

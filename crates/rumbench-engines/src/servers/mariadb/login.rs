@@ -6,8 +6,8 @@
 use rumbench_core::engine::Result;
 use sha1::{Digest, Sha1};
 
-use super::wire::SERVER;
 use crate::servers::endpoint::Password;
+use crate::servers::packages::MARIADB;
 use crate::servers::session::{Fields, unexpected};
 
 pub(super) const NATIVE: &str = "mysql_native_password";
@@ -19,7 +19,7 @@ const FIRST_BYTES: usize = 8;
 pub(super) fn scramble_of_greeting(mut greeting: Fields<'_>) -> Result<Vec<u8>> {
     let [protocol] = greeting.array()?;
     if protocol != 10 {
-        return Err(unexpected(SERVER, protocol));
+        return Err(unexpected(MARIADB, protocol));
     }
     greeting.text()?;
     // The connection's number.
@@ -52,7 +52,7 @@ impl Asked {
                 plugin: answer.text()?,
                 scramble: answer.0.iter().copied().take(SCRAMBLE_BYTES).collect(),
             }),
-            [other] => Err(unexpected(SERVER, other)),
+            [other] => Err(unexpected(MARIADB, other)),
         }
     }
 }
@@ -71,7 +71,7 @@ pub(super) fn proof_by(
         // The server may identify the user by the socket.
         None => Ok(Vec::new()),
         Some(_) => Err(format!(
-            "{SERVER} wants to know the user by {plugin}; a user is needed with {NATIVE}, or one that it knows by the socket, \
+            "{MARIADB} wants to know the user by {plugin}; a user is needed with {NATIVE}, or one that it knows by the socket, \
              without `password_file`"
         )),
     }
@@ -95,9 +95,9 @@ pub(super) fn proof(password: Option<&Password>, scramble: &[u8]) -> Vec<u8> {
 mod tests {
     use rumbench_core::engine::{Durability, OpenConfig};
 
-    use super::super::options::Storage;
+    use super::super::run;
+    use super::super::storage::Storage;
     use super::super::wire::MariaSession;
-    use super::super::{MariaDb, SERVER};
     use super::*;
     use crate::servers::endpoint::Endpoint;
     use crate::servers::session::Session;
@@ -107,7 +107,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("password");
         std::fs::write(&file, text).unwrap();
-        Password::read(SERVER, file.to_str().unwrap()).unwrap()
+        Password::read(MARIADB, file.to_str().unwrap()).unwrap()
     }
 
     #[test]
@@ -157,8 +157,8 @@ mod tests {
     fn only_a_user_with_the_right_password_logs_in_to_a_real_server() {
         let dir = tempfile::tempdir().unwrap();
         let config = config(dir.path(), Durability::Buffered);
-        let server = MariaDb::open(&config, Storage::InnoDb).unwrap();
-        let endpoint = server.shared.endpoint.clone();
+        let engine = run(&config, Storage::InnoDb).unwrap();
+        let endpoint = engine.server.running.endpoint.clone();
         let mut own = MariaSession::connect(&endpoint).unwrap();
         // A private server authenticates no user until it reads its table of users.
         let all = "18446744073709551615";
@@ -195,14 +195,14 @@ mod tests {
             ("database", "given".to_string()),
         ];
         let settings = settings.map(|(key, value)| (key.to_string(), value));
-        let joined = MariaDb::open(
+        let joined = run(
             &OpenConfig {
                 settings: settings.into(),
                 ..config
             },
             Storage::InnoDb,
         );
-        let told = joined.unwrap().shared.facts.configuration.clone();
+        let told = joined.unwrap().server.running.facts.configuration.clone();
         assert_eq!(told["address"], endpoint.address.to_string());
         assert!(told.values().all(|value| !value.contains("two words")));
     }

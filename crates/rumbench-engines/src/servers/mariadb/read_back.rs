@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use rumbench_core::engine::{EngineError, Result};
 
-use super::options::Setting;
+use super::tuned::Setting;
 use super::wire::MariaSession;
 use crate::facts::Configuration;
 use crate::servers::own_lines;

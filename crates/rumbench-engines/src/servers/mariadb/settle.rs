@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use rumbench_core::engine::{EngineError, Result};
 
-use super::Shared;
-use super::options::Storage;
+use super::server::MariaDb;
+use super::storage::Storage;
 use super::wire::MariaSession;
-use crate::servers::Server;
+use crate::servers::server::Server;
 use crate::servers::session::Session;
 use crate::servers::sql::CATALOG_TABLE;
 
@@ -21,16 +21,16 @@ const SETTLE_MOST: Duration = Duration::from_secs(2 * 60 * 60);
 /// Pages that InnoDB's own housekeeping may keep dirty.
 const DIRTY_PAGES_LEFT: u64 = 16;
 
-impl Shared {
+impl MariaDb {
     /// Makes the server finish its pending background work.
-    pub(super) fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
+    pub(super) fn finish_work(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
         let mut session = self.connect()?;
-        for table in &self.tables {
+        for table in &self.running.tables {
             progress("analyzing tables");
             self.analyze(&mut session, table)?;
         }
         match self.storage {
-            Storage::InnoDb if self.external.is_some() => {
+            Storage::InnoDb if self.running.external.is_some() => {
                 self.settle_given_innodb(&mut session, progress)
             }
             Storage::InnoDb => self.settle_innodb(&mut session, progress),
@@ -73,7 +73,11 @@ impl Shared {
     ) -> Result<()> {
         progress("writing the pages of the tables");
         // The catalog is in the server's default storage engine, which may not support export.
-        let tables = self.tables.iter().filter(|name| **name != CATALOG_TABLE);
+        let tables = self
+            .running
+            .tables
+            .iter()
+            .filter(|name| **name != CATALOG_TABLE);
         let names: Vec<String> = tables.map(|name| format!("`{name}`")).collect();
         let flush = format!("FLUSH TABLES {} FOR EXPORT", names.join(", "));
         session.query(&flush)?;

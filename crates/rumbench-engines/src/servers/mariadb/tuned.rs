@@ -1,6 +1,7 @@
 //! Tuned settings of MariaDB and its storage engines, each with its reason.
 
-use super::options::Setting;
+/// Name, value, and reason for a value other than the default.
+pub(super) type Setting = (&'static str, String, &'static str);
 
 /// Connections in addition to the clients'.
 const OTHER_CONNECTIONS: usize = 24;

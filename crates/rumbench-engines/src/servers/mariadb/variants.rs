@@ -5,7 +5,8 @@
 
 use rumbench_core::engine::{EngineError, OpenConfig, Result};
 
-use super::options::{Setting, Storage};
+use super::storage::Storage;
+use super::tuned::Setting;
 use crate::servers::sql::Form;
 use crate::settings::Settings;
 

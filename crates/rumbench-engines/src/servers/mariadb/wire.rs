@@ -11,11 +11,11 @@ use super::binary::{self, lengthy};
 use super::login::{self, Asked};
 use super::text::{self, Text};
 use crate::servers::endpoint::{Endpoint, Password};
+use crate::servers::packages::MARIADB;
 use crate::servers::session::{
     Fields, ServerError, Session, Statement, Visit, Wire, cannot_hold, unexpected,
 };
 
-pub(super) const SERVER: &str = "mariadb";
 /// Database of all tables.
 pub(super) const DATABASE: &str = "rumbench";
 
@@ -67,7 +67,7 @@ pub(in crate::servers) struct MariaSession {
 impl MariaSession {
     pub(super) fn connect(endpoint: &Endpoint) -> Result<MariaSession> {
         let mut session = MariaSession {
-            wire: Wire::connect(SERVER, endpoint)?,
+            wire: Wire::connect(MARIADB, endpoint)?,
             out: Vec::new(),
             statements: Vec::new(),
             started: 0,
@@ -173,7 +173,7 @@ impl MariaSession {
         self.send(3)?;
         match Asked::read(self.answer()?)? {
             Asked::Nothing => Ok(()),
-            Asked::Proof { .. } => Err(unexpected(SERVER, 0xfe)),
+            Asked::Proof { .. } => Err(unexpected(MARIADB, 0xfe)),
         }
     }
 
@@ -293,10 +293,12 @@ impl Session for MariaSession {
             let place = self.next;
             self.next += 1;
             let fits = text.push(place, value, &mut self.out);
-            return fits.then_some(()).ok_or_else(|| cannot_hold(SERVER, value));
+            return fits
+                .then_some(())
+                .ok_or_else(|| cannot_hold(MARIADB, value));
         }
         let Some(place) = self.out.get_mut(self.next..self.next + 2) else {
-            return Err(cannot_hold(SERVER, value));
+            return Err(cannot_hold(MARIADB, value));
         };
         place.copy_from_slice(&binary::type_of(value));
         self.next += 2;

@@ -3,7 +3,7 @@
 use rumbench_core::engine::Counter;
 
 use super::wire::PostgresSession;
-use crate::servers::counters;
+use crate::servers::counters::counters;
 use crate::servers::session::Session;
 
 /// Query for names and values as text. The checkpoint views changed their names in version 17 and

@@ -8,9 +8,9 @@ use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
 use rumbench_core::engine::{EngineError, Result};
 
-use super::wire::{SERVER, server_error};
 use crate::servers::endpoint::{Address, Endpoint, Password};
-use crate::servers::session::{Fields, Wire, unexpected};
+use crate::servers::packages::POSTGRESQL;
+use crate::servers::session::{Fields, ServerError, Wire, unexpected};
 
 /// Authentication requests of the server; numbers of the protocol.
 mod asked {
@@ -103,7 +103,7 @@ fn message(wire: &mut Wire) -> Result<(u8, Vec<u8>)> {
     let length = Fields(&header[1..]).array().map(u32::from_be_bytes)?;
     // Any other service at this address sends something else.
     if !matches!(kind, b'E' | b'R') || length > MESSAGE_BYTES_MAX {
-        return Err(unexpected(SERVER, kind));
+        return Err(unexpected(POSTGRESQL, kind));
     }
     let body = wire.take((length as usize).saturating_sub(4))?;
     Ok((kind, body.to_vec()))
@@ -132,14 +132,38 @@ fn wrong_proof(error: std::io::Error) -> EngineError {
     EngineError::failed("postgresql: log in with scram-sha-256", error)
 }
 
+/// Reads code and message of an error.
+#[cold]
+pub(super) fn server_error(mut fields: Fields<'_>) -> ServerError {
+    let (mut code, mut message) = (String::new(), String::new());
+    while let Ok([kind]) = fields.array()
+        && kind != 0
+        && let Ok(text) = fields.text()
+    {
+        match kind {
+            b'C' => code = text,
+            b'M' => message = text,
+            b'D' => message = format!("{message} ({text})"),
+            _ => {}
+        }
+    }
+    let message = format!("{message} [{code}]");
+    match code.as_str() {
+        // Serialization failure, deadlock, lock not available.
+        "40001" | "40P01" | "55P03" => ServerError::Retry(message),
+        "23505" => ServerError::Duplicate(message),
+        _ => ServerError::Other(message),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rumbench_core::engine::Durability;
 
-    use super::super::PostgreSql;
+    use super::super::run;
     use super::super::wire::PostgresSession;
     use super::*;
-    use crate::servers::DATA_FOLDER;
+    use crate::servers::places::DATA_FOLDER;
     use crate::servers::session::Session;
     use crate::servers::tests::config;
 
@@ -184,7 +208,7 @@ mod tests {
         let told = PostgresSession::connect(&Endpoint {
             address: Address::Socket(socket),
             user: "bench".to_string(),
-            password: Some(Password::read(SERVER, file.to_str().unwrap()).unwrap()),
+            password: Some(Password::read(POSTGRESQL, file.to_str().unwrap()).unwrap()),
             database: "given".to_string(),
             log: None,
         });
@@ -208,15 +232,15 @@ mod tests {
     fn only_users_with_the_right_password_log_in_to_a_real_server() {
         let dir = tempfile::tempdir().unwrap();
         let config = config(dir.path(), Durability::Buffered);
-        let server = PostgreSql::open(&config).unwrap();
-        let endpoint = server.shared.endpoint.clone();
+        let engine = run(&config).unwrap();
+        let endpoint = engine.server.running.endpoint.clone();
         let mut own = PostgresSession::connect(&endpoint).unwrap();
         want_passwords(&mut own, &dir.path().join(DATA_FOLDER));
         let enter = |user: &str, given: Option<&str>| {
             let password = given.map(|text| {
                 let file = dir.path().join("password");
                 std::fs::write(&file, text).unwrap();
-                Password::read(SERVER, file.to_str().unwrap()).unwrap()
+                Password::read(POSTGRESQL, file.to_str().unwrap()).unwrap()
             });
             let mut session = PostgresSession::connect(&Endpoint {
                 user: user.to_string(),

@@ -17,32 +17,30 @@ mod wire;
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rumbench_core::engine::{
-    Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, External, OpenConfig,
-    Result,
+    Counter, Durability, DurabilityFacts, Engine, EngineError, EngineFacts, OpenConfig, Result,
 };
-use rumbench_core::kv_sequence::RowStore;
-use rumbench_core::linkbench::LinkStore;
-use rumbench_core::tables::{TableSchema, TableStore};
 use rustix::process::Signal;
 
 use super::endpoint::{Address, Endpoint};
+use super::engine::{Product, Running, ServerEngine};
 use super::external::{self, Given, Made};
-use super::links::ServerLinks;
+use super::packages::{self, POSTGRESQL};
+use super::places::Places;
 use super::process::ServerProcess;
 use super::program::{DataFolder, DeathSignal, Program, User};
 use super::run_folder::RunFolder;
+use super::schema::{check_schema, create_tables};
+use super::server::Server;
 use super::session::Session;
 use super::sql::Dialect;
-use super::tables::ServerTables;
-use super::{LOG_FILE, Places, Server, check_schema, create_tables, no_key_value, packages};
-use crate::error::{failed, still_open};
+use crate::adapter::{Adapter, SERVER_LOG};
+use crate::error::failed;
 use crate::facts::{ALL_ACKNOWLEDGED, MAY_CORRUPT, PREFIX_ONE_SECOND, SOME_PREFIX, survives};
-use crate::registry::Adapter;
 use tuning::Tuning;
-use wire::{PostgresSession, SERVER, USER};
+use wire::{PostgresSession, USER};
 
 const OLDEST_VERSION: u32 = 15;
 /// Database that every server has.
@@ -52,10 +50,6 @@ const MAINTENANCE: &str = "postgres";
 const VACUUM_OPTIONS: &str = "(ANALYZE, INDEX_CLEANUP ON)";
 /// File name of the socket in the folder that the server is given for it.
 const SOCKET: &str = ".s.PGSQL.5432";
-/// Connections in addition to the clients': the laboratory's own, checks, index builds, reserved
-/// ones.
-const OTHER_CONNECTIONS: usize = 24;
-
 /// Registry entry of this engine. No variants.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
@@ -70,7 +64,7 @@ fn check(config: &OpenConfig) -> Result<()> {
 
 fn open(config: &OpenConfig) -> Result<Box<dyn Engine>> {
     check_schema(config)?;
-    Ok(Box::new(PostgreSql::open(config)?))
+    Ok(Box::new(run(config)?))
 }
 
 /// Returns the facts about commits that survive a killed server and a power cut. `repairs_pages` is
@@ -99,140 +93,130 @@ fn durability_facts(
     }
 }
 
-/// Running PostgreSQL with the tables of one workload.
-pub(crate) struct PostgreSql {
-    shared: Arc<Shared>,
-    highest_node: Arc<Mutex<u64>>,
+/// Running PostgreSQL.
+struct PostgreSql {
+    running: Running<PostgresSession>,
 }
 
-struct Shared {
-    /// Removes the tables from an external server when dropped; `None` for a private one. Set
-    /// before the tables are created, so that a failure halfway leaves none.
-    made: Option<Made<PostgresSession>>,
-    /// Private server; `None` for an external one.
-    process: Option<ServerProcess>,
-    /// Known facts about an external server, and the names of the trial's tables there; `None` for
-    /// a private one.
-    external: Option<(External, Vec<&'static str>)>,
-    endpoint: Endpoint,
-    facts: EngineFacts,
-    /// The laboratory's own connection, for counters.
-    own: Mutex<PostgresSession>,
+/// Starts a server or joins a given one.
+fn run(config: &OpenConfig) -> Result<ServerEngine<PostgreSql>> {
+    let tuning = Tuning::of(config)?;
+    let running = match &tuning.given {
+        None => start(config, &tuning),
+        Some(given) => join(config, &tuning, given),
+    };
+    Ok(ServerEngine::new(PostgreSql { running: running? }))
 }
 
-impl PostgreSql {
-    fn open(config: &OpenConfig) -> Result<PostgreSql> {
-        let tuning = Tuning::of(config)?;
-        match &tuning.given {
-            None => PostgreSql::start(config, &tuning),
-            Some(given) => PostgreSql::join(config, &tuning, given),
-        }
+/// Starts a private server.
+fn start(config: &OpenConfig, tuning: &Tuning) -> Result<Running<PostgresSession>> {
+    let (bin, root) = packages::postgresql(OLDEST_VERSION, tuning.root.as_deref())?;
+    let user = User::instead_of_root(&["postgres", "nobody"])?;
+    if let Some(user) = &user {
+        check_reachable(&bin, user)?;
     }
+    let (places, exists) = Places::prepare(&config.dir)?;
+    let data = DataFolder::new(&places.data, user.as_ref())?;
+    let initdb = bin.join("initdb");
+    let program = |path| Program {
+        server: POSTGRESQL,
+        path,
+        libraries: packages::libraries(&root),
+        user: user.as_ref(),
+        death_signal: DeathSignal::Quit,
+    };
+    if !exists {
+        initialize(&program(&initdb), &data, &places.log)?;
+    }
+    let folder = RunFolder::create()?;
+    if let Some(user) = &user {
+        std::os::unix::fs::chown(folder.path(), Some(user.uid), Some(user.gid))
+            .map_err(failed("postgresql: give away the folder of the socket"))?;
+    }
+    write_configuration(&places.data, &tuning.file())?;
+    let endpoint = Endpoint {
+        address: Address::Socket(folder.path().join(SOCKET)),
+        user: USER.to_string(),
+        password: None,
+        database: MAINTENANCE.to_string(),
+        log: Some(places.log.clone()),
+    };
+    let postgres = bin.join("postgres");
+    let program = program(&postgres);
+    let mut command = program.command(&places.log)?;
+    command.arg("-D").arg(&data.name);
+    command.args(Tuning::arguments(&data.name, folder.path()));
+    let mut process = ServerProcess::start(
+        &program,
+        command,
+        &places.log,
+        &places.trial,
+        Signal::INT,
+        folder,
+    )?;
+    let mut own = process.wait_until_ready(|| PostgresSession::connect(&endpoint))?;
+    tuning.check_class(&mut own)?;
+    create_tables(&mut own, Dialect::Postgres, config.schema)?;
+    Ok(Running {
+        made: None,
+        process: Some(process),
+        external: None,
+        endpoint,
+        tables: external::table_names(config.schema),
+        facts: facts(tuning, &mut own)?,
+        own: Mutex::new(own),
+    })
+}
 
-    /// Starts a private server.
-    fn start(config: &OpenConfig, tuning: &Tuning) -> Result<PostgreSql> {
-        let (bin, root) = packages::postgresql(OLDEST_VERSION, tuning.root.as_deref())?;
-        let user = User::instead_of_root(&["postgres", "nobody"])?;
-        if let Some(user) = &user {
-            check_reachable(&bin, user)?;
-        }
-        let (places, exists) = Places::prepare(&config.dir)?;
-        let data = DataFolder::new(&places.data, user.as_ref())?;
-        let initdb = bin.join("initdb");
-        let program = |path| Program {
-            server: SERVER,
-            path,
-            libraries: packages::libraries(&root),
-            user: user.as_ref(),
-            death_signal: DeathSignal::Quit,
-        };
-        if !exists {
-            initialize(&program(&initdb), &data, &places.log)?;
-        }
-        let folder = RunFolder::create()?;
-        if let Some(user) = &user {
-            std::os::unix::fs::chown(folder.path(), Some(user.uid), Some(user.gid))
-                .map_err(failed("postgresql: give away the folder of the socket"))?;
-        }
-        write_configuration(&places.data, &tuning.file())?;
-        let endpoint = Endpoint {
-            address: Address::Socket(folder.path().join(SOCKET)),
-            user: USER.to_string(),
-            password: None,
-            database: MAINTENANCE.to_string(),
-            log: Some(places.log.clone()),
-        };
-        let postgres = bin.join("postgres");
-        let program = program(&postgres);
-        let mut command = program.command(&places.log)?;
-        command.arg("-D").arg(&data.name);
-        command.args(Tuning::arguments(&data.name, folder.path()));
-        let mut process = ServerProcess::start(
-            &program,
-            command,
-            &places.log,
-            &places.trial,
-            Signal::INT,
-            folder,
-        )?;
-        let mut own = process.wait_until_ready(|| PostgresSession::connect(&endpoint))?;
-        tuning.check_class(&mut own)?;
-        create_tables(&mut own, Dialect::Postgres, config.schema)?;
-        Ok(PostgreSql {
-            shared: Arc::new(Shared {
-                made: None,
-                process: Some(process),
-                external: None,
-                endpoint,
-                facts: facts(tuning, &mut own)?,
-                own: Mutex::new(own),
-            }),
-            highest_node: Arc::default(),
-        })
+/// Connects to an external server and creates the trial's tables in its database.
+fn join(config: &OpenConfig, tuning: &Tuning, given: &Given) -> Result<Running<PostgresSession>> {
+    let endpoint = given.endpoint.clone();
+    let mut first = PostgresSession::connect(&endpoint.with_database(MAINTENANCE))?;
+    let version = first.ask("SHOW server_version_num")?;
+    if version.parse::<u32>().unwrap_or(0) < OLDEST_VERSION * 10_000 {
+        return Err(EngineError::Unsupported(format!(
+            "the PostgreSQL at {} has version number {version}; {OLDEST_VERSION} or newer is needed",
+            endpoint.address
+        )));
     }
+    tuning.check_class(&mut first)?;
+    let database = &endpoint.database;
+    let there = format!("SELECT 1 FROM pg_database WHERE datname = '{database}'");
+    if first.query(&there)?.is_empty() {
+        first.query(&format!("CREATE DATABASE \"{database}\""))?;
+    }
+    let mut own = PostgresSession::connect(&endpoint)?;
+    given.clear(POSTGRESQL, &mut own, Dialect::Postgres, config.schema)?;
+    let external = external::processes(&endpoint.address, own.listener());
+    let mut facts = facts(tuning, &mut own)?;
+    let address = endpoint.address.to_string();
+    facts.configuration.insert("address".to_string(), address);
+    let running = Running {
+        made: Some(Made {
+            endpoint: endpoint.clone(),
+            connect: PostgresSession::connect,
+            dialect: Dialect::Postgres,
+            schema: config.schema,
+        }),
+        process: None,
+        external: Some(external),
+        endpoint,
+        tables: external::table_names(config.schema),
+        facts,
+        own: Mutex::new(own),
+    };
+    let mut session = connect(&running)?;
+    create_tables(&mut session, Dialect::Postgres, config.schema)?;
+    Ok(running)
+}
 
-    /// Connects to an external server and creates the trial's tables in its database.
-    fn join(config: &OpenConfig, tuning: &Tuning, given: &Given) -> Result<PostgreSql> {
-        let endpoint = given.endpoint.clone();
-        let mut first = PostgresSession::connect(&endpoint.with_database(MAINTENANCE))?;
-        let version = first.ask("SHOW server_version_num")?;
-        if version.parse::<u32>().unwrap_or(0) < OLDEST_VERSION * 10_000 {
-            return Err(EngineError::Unsupported(format!(
-                "the PostgreSQL at {} has version number {version}; {OLDEST_VERSION} or newer is needed",
-                endpoint.address
-            )));
-        }
-        tuning.check_class(&mut first)?;
-        let database = &endpoint.database;
-        let there = format!("SELECT 1 FROM pg_database WHERE datname = '{database}'");
-        if first.query(&there)?.is_empty() {
-            first.query(&format!("CREATE DATABASE \"{database}\""))?;
-        }
-        let mut own = PostgresSession::connect(&endpoint)?;
-        given.clear(SERVER, &mut own, Dialect::Postgres, config.schema)?;
-        let external = external::processes(&endpoint.address, own.listener());
-        let mut facts = facts(tuning, &mut own)?;
-        let address = endpoint.address.to_string();
-        facts.configuration.insert("address".to_string(), address);
-        let shared = Arc::new(Shared {
-            made: Some(Made {
-                endpoint: endpoint.clone(),
-                connect: PostgresSession::connect,
-                dialect: Dialect::Postgres,
-                schema: config.schema,
-            }),
-            process: None,
-            external: Some((external, external::table_names(config.schema))),
-            endpoint,
-            facts,
-            own: Mutex::new(own),
-        });
-        create_tables(&mut shared.connect()?, Dialect::Postgres, config.schema)?;
-        Ok(PostgreSql {
-            shared,
-            highest_node: Arc::default(),
-        })
+fn connect(running: &Running<PostgresSession>) -> Result<PostgresSession> {
+    let mut session = PostgresSession::connect(&running.endpoint)?;
+    if running.external.is_some() {
+        // Set for this connection only; a private server has it by default.
+        session.query("SET default_transaction_isolation = 'read committed'")?;
     }
+    Ok(session)
 }
 
 fn facts(tuning: &Tuning, own: &mut PostgresSession) -> Result<EngineFacts> {
@@ -291,16 +275,11 @@ fn write_configuration(data: &Path, text: &str) -> Result<()> {
     written.map_err(failed("postgresql: write postgresql.conf"))
 }
 
-impl Server for Shared {
+impl Server for PostgreSql {
     type Session = PostgresSession;
 
     fn connect(&self) -> Result<PostgresSession> {
-        let mut session = PostgresSession::connect(&self.endpoint)?;
-        if self.external.is_some() {
-            // Set for this connection only; a private server has it by default.
-            session.query("SET default_transaction_isolation = 'read committed'")?;
-        }
-        Ok(session)
+        connect(&self.running)
     }
 
     fn dialect(&self) -> Dialect {
@@ -319,105 +298,58 @@ impl Server for Shared {
     }
 }
 
-impl Engine for PostgreSql {
-    fn facts(&self) -> EngineFacts {
-        self.shared.facts.clone()
+impl Product for PostgreSql {
+    const NAME: &str = POSTGRESQL;
+
+    fn running(&self) -> &Running<PostgresSession> {
+        &self.running
     }
 
-    fn link_store(&self) -> Result<Arc<dyn LinkStore>> {
-        Ok(Arc::new(ServerLinks {
-            server: Arc::clone(&self.shared),
-            highest_node: Arc::clone(&self.highest_node),
-        }))
+    fn into_running(self) -> Running<PostgresSession> {
+        self.running
     }
 
-    fn row_store(&self) -> Result<Arc<dyn RowStore>> {
-        Err(no_key_value())
-    }
-
-    fn table_store(&self, schema: &'static TableSchema) -> Result<Arc<dyn TableStore>> {
-        let server = Arc::clone(&self.shared);
-        Ok(Arc::new(ServerTables { server, schema }))
-    }
-
-    fn counters(&self) -> Vec<Counter> {
-        let own = self.shared.own.lock();
-        let mut own = own.unwrap_or_else(PoisonError::into_inner);
-        counters::read(&mut own)
+    fn counters(&self, own: &mut PostgresSession) -> Vec<Counter> {
+        counters::read(own)
     }
 
     /// Cleans up dead rows and writes all changed pages back. Both are complete on return.
     fn settle(&self, progress: &mut dyn FnMut(&str)) -> Result<()> {
-        let mut session = self.shared.connect()?;
+        let mut session = self.connect()?;
         progress("vacuuming all tables");
-        match &self.shared.external {
-            None => drop(session.query(&format!("VACUUM {VACUUM_OPTIONS}"))?),
-            Some((_, tables)) => {
-                for table in tables {
-                    session.query(&format!("VACUUM {VACUUM_OPTIONS} \"{table}\""))?;
-                }
+        if self.running.external.is_none() {
+            session.query(&format!("VACUUM {VACUUM_OPTIONS}"))?;
+        } else {
+            for table in &self.running.tables {
+                self.tidy(&mut session, table)?;
             }
         }
         progress("writing a checkpoint");
         session.query("CHECKPOINT").map(drop)
     }
 
-    fn is_data_file(&self, file_name: &str) -> bool {
+    fn is_data_file(file_name: &str) -> bool {
         // Segments of the log have 24 digits.
         let is_log =
             file_name.len() == 24 && file_name.bytes().all(|byte| byte.is_ascii_hexdigit());
-        !is_log && file_name != LOG_FILE
+        !is_log && file_name != SERVER_LOG
     }
 
-    fn server_process(&self) -> Option<u32> {
-        match &self.shared.external {
-            Some((external, _)) => external.process,
-            None => self.shared.process.as_ref().map(ServerProcess::pid),
-        }
-    }
-
-    fn end_server(&self) -> bool {
-        let process = self.shared.process.as_ref();
-        process.map(ServerProcess::kill).is_some()
-    }
-
-    fn log_tail(&self) -> Option<String> {
-        let process = self.shared.process.as_ref();
-        process.map(ServerProcess::log_tail)
-    }
-
-    fn external(&self) -> Option<External> {
-        let (external, _) = self.shared.external.as_ref()?;
-        Some(external.clone())
-    }
-
-    /// Returns the bytes of the trial's tables on an external server, with their indexes and large
-    /// values. `None` for a private server.
-    fn stored_bytes(&self) -> Option<u64> {
-        let (_, tables) = self.shared.external.as_ref()?;
-        let own = self.shared.own.lock();
-        let mut own = own.unwrap_or_else(PoisonError::into_inner);
+    /// Counts large values too.
+    fn stored_bytes(&self, own: &mut PostgresSession) -> Option<u64> {
         let query = format!(
             "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class \
              WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname IN ({})",
-            external::quoted(tables)
+            external::quoted(&self.running.tables)
         );
         own.ask(&query).ok()?.parse().ok()
-    }
-
-    fn close(self: Box<Self>) -> Result<()> {
-        let shared = Arc::into_inner(self.shared).ok_or_else(|| still_open(SERVER))?;
-        if let Some(made) = &shared.made {
-            made.remove()?;
-        }
-        drop(shared.own);
-        shared.process.map_or(Ok(()), ServerProcess::stop)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use rumbench_core::engine::Schema;
+    use rumbench_core::tables::TableSchema;
 
     use super::*;
     use crate::servers::tests::config;
@@ -437,7 +369,7 @@ mod tests {
         let error = check(&asked).unwrap_err().to_string();
         assert!(error.contains("did you mean `max_wal_mib`"), "{error}");
         let asked = OpenConfig {
-            schema: Schema::KvSequence,
+            schema: Schema::Tables(TableSchema::key_value("rows")),
             ..config(Path::new(""), Durability::Buffered)
         };
         assert!(

@@ -5,14 +5,17 @@ use std::path::{Path, PathBuf};
 
 use rumbench_core::engine::{Durability, OpenConfig, Result};
 
-use super::OTHER_CONNECTIONS;
-use super::wire::{PostgresSession, SERVER};
+use super::wire::PostgresSession;
 use crate::facts::Configuration;
 use crate::servers::external::{self, Given};
 use crate::servers::own_lines::{self, OwnLines};
-use crate::servers::packages;
+use crate::servers::packages::{self, POSTGRESQL};
 use crate::servers::session::Session;
 use crate::settings::Settings;
+
+/// Connections in addition to the clients': the laboratory's own, checks, index builds, reserved
+/// ones.
+const OTHER_CONNECTIONS: usize = 24;
 
 /// Name, value, and reason for a value other than the default.
 type Setting = (&'static str, String, &'static str);
@@ -31,8 +34,8 @@ pub(super) struct Tuning {
 
 impl Tuning {
     pub fn of(config: &OpenConfig) -> Result<Tuning> {
-        let mut asked = Settings::without_variants(SERVER, config)?;
-        let given = Given::take(SERVER, &mut asked, "postgres")?;
+        let mut asked = Settings::without_variants(POSTGRESQL, config)?;
+        let given = Given::take(POSTGRESQL, &mut asked, "postgres")?;
         // An external server is not configured.
         let (mut wal_mib, mut file, mut root) = (4096, None, None);
         if given.is_none() {
@@ -165,7 +168,7 @@ impl Tuning {
         let decisive = |(name, _, _): &&Setting| DECIDE.contains(name);
         for (setting, asked, _) in self.settings.iter().filter(decisive) {
             let found = session.ask(&format!("SHOW {setting}"))?;
-            external::check_class(SERVER, self.given.as_ref(), setting, &found, asked)?;
+            external::check_class(POSTGRESQL, self.given.as_ref(), setting, &found, asked)?;
         }
         Ok(())
     }

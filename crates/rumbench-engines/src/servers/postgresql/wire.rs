@@ -8,13 +8,13 @@
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::tables::{ColumnType, Value, schema::COLUMNS_MAX};
 
-use super::login;
+use super::login::{self, server_error};
 use crate::servers::endpoint::Endpoint;
+use crate::servers::packages::POSTGRESQL;
 use crate::servers::session::{
     Fields, ServerError, Session, Statement, Visit, Wire, cannot_hold, unexpected,
 };
 
-pub(super) const SERVER: &str = "postgresql";
 /// Superuser that the data folder is initialized with.
 pub(super) const USER: &str = "rumbench";
 
@@ -51,7 +51,7 @@ struct Prepared {
 impl PostgresSession {
     pub(super) fn connect(endpoint: &Endpoint) -> Result<PostgresSession> {
         let mut session = PostgresSession {
-            wire: Wire::connect(SERVER, endpoint)?,
+            wire: Wire::connect(POSTGRESQL, endpoint)?,
             out: Vec::new(),
             statements: Vec::new(),
             started: (0, 0),
@@ -158,30 +158,6 @@ impl PostgresSession {
                 _ => {}
             }
         }
-    }
-}
-
-/// Reads code and message of an error.
-#[cold]
-pub(super) fn server_error(mut fields: Fields<'_>) -> ServerError {
-    let (mut code, mut message) = (String::new(), String::new());
-    while let Ok([kind]) = fields.array()
-        && kind != 0
-        && let Ok(text) = fields.text()
-    {
-        match kind {
-            b'C' => code = text,
-            b'M' => message = text,
-            b'D' => message = format!("{message} ({text})"),
-            _ => {}
-        }
-    }
-    let message = format!("{message} [{code}]");
-    match code.as_str() {
-        // Serialization failure, deadlock, lock not available.
-        "40001" | "40P01" | "55P03" => ServerError::Retry(message),
-        "23505" => ServerError::Duplicate(message),
-        _ => ServerError::Other(message),
     }
 }
 
@@ -302,7 +278,7 @@ impl Session for PostgresSession {
         let number = match value {
             Value::Bytes(bytes) => {
                 if !matches!(of, types::BYTEA | types::TEXT) {
-                    return Err(cannot_hold(SERVER, value));
+                    return Err(cannot_hold(POSTGRESQL, value));
                 }
                 self.out
                     .extend_from_slice(&(bytes.len() as u32).to_be_bytes());
@@ -311,7 +287,7 @@ impl Session for PostgresSession {
             }
             Value::Signed(number) => number,
             Value::Unsigned(number) => {
-                i64::try_from(number).map_err(|_| cannot_hold(SERVER, value))?
+                i64::try_from(number).map_err(|_| cannot_hold(POSTGRESQL, value))?
             }
         };
         let bytes = number.to_be_bytes();
@@ -323,7 +299,7 @@ impl Session for PostgresSession {
             _ => (0, false),
         };
         if !fits {
-            return Err(cannot_hold(SERVER, value));
+            return Err(cannot_hold(POSTGRESQL, value));
         }
         self.out.extend_from_slice(&(width as u32).to_be_bytes());
         self.out.extend_from_slice(&bytes[8 - width..]);
@@ -347,7 +323,7 @@ impl Session for PostgresSession {
                 Ok(())
             }
             b'1' | b'2' | b'I' => Ok(()),
-            other => Err(unexpected(SERVER, other)),
+            other => Err(unexpected(POSTGRESQL, other)),
         })?;
         Ok(rows)
     }
