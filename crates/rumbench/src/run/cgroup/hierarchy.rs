@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::PREFIX;
+/// Prefix of group names; the process id of the laboratory and the number of the trial follow.
+pub(super) const PREFIX: &str = "rumbench-";
 
 /// Controller of a control group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,8 +76,8 @@ impl Hierarchy {
     /// # Errors
     /// When the kernel has none for the controller.
     pub fn of_this_process(controller: Controller) -> Result<Hierarchy> {
-        let mounts = super::read(Path::new("/proc/self/mounts"))?;
-        let groups = super::read(Path::new("/proc/self/cgroup"))?;
+        let mounts = read(Path::new("/proc/self/mounts"))?;
+        let groups = read(Path::new("/proc/self/cgroup"))?;
         Hierarchy::parse(controller, &mounts, &groups).with_context(|| {
             format!(
                 "{} needs control groups, and this system has none for {}",
@@ -140,6 +141,11 @@ impl Hierarchy {
             }
         }
     }
+}
+
+/// Reads a file of the kernel.
+pub(super) fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 #[cfg(test)]
