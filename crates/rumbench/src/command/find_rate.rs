@@ -7,8 +7,9 @@ use anyhow::Result;
 use clap::Args;
 use rumbench_core::names::unknown;
 
+use super::process::{Exit, command_line};
 use super::run::{DurabilityArg, PrintArgs, check, default_out, named, run_suite};
-use super::{Exit, command_line, settings, sweep};
+use super::{settings, sweep};
 use crate::catalog::{self, usage};
 use crate::run::pacing::Arrivals;
 use crate::run::placement::Placement;

@@ -8,8 +8,8 @@ use anyhow::Result;
 use clap::Args;
 use rumbench_core::engine::Durability;
 
+use super::process::{Exit, command_line};
 use super::run::{PrintArgs, default_out, run_suite};
-use super::{Exit, command_line};
 use crate::catalog::usage;
 use crate::run::placement::Placement;
 use crate::run::plan::{EngineChoice, Point, STUCK_AFTER_S, Suite};

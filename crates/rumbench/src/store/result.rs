@@ -10,13 +10,13 @@ use rumbench_core::engine::{Durability, DurabilityFacts};
 use serde::{Deserialize, Serialize};
 
 pub use super::figures::{
-    Amplification, CountsPerOp, CpuPerOp, CpuSeconds, HotFunction, Latency, ProcessIo, Profile,
-    RssBytes, SizeBytes, StoredBytes,
+    Amplification, BUCKET_BOUNDS_US, Buckets, CountsPerOp, CpuPerOp, CpuSeconds, HotFunction,
+    Latency, ProcessIo, Profile, RssBytes, SizeBytes, StoredBytes,
 };
+use super::finding::Finding;
 pub use super::phase::{BackgroundResult, Interval, PacingError, PhaseResult, base_name};
 use super::rate_search::RateSearch;
 use super::sweep::Sweep;
-use crate::measure::doctor::Finding;
 
 /// Version of this schema, raised if a reader of the old one would misunderstand the new one. A
 /// result without the additions of version 2 is written as version 1: see [`SuiteResult::version`].
