@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 pub use self::hierarchy::Controller;
-use self::hierarchy::{Hierarchy, PREFIX, Version, read};
+use self::hierarchy::{Hierarchy, PREFIX, Version};
 use crate::measure::device::{Device, DeviceNumber};
 use crate::store::result::MemoryUse;
 
@@ -284,6 +284,10 @@ impl Drop for Group {
             }
         });
     }
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 #[cfg(test)]
