@@ -1,8 +1,8 @@
 //! Runs suites.
 //!
 //! - The parent's side: [`plan`], [`schedule`], [`suite`], [`process`], [`follow`], [`host`],
-//!   [`cgroup`], [`profiled`], [`progress`], [`status`], [`search`] for rate searches, [`specification`] and
-//!   [`remainder`] for suites that are resumed.
+//!   [`cgroup`], [`profiled`], [`progress`], [`status`], [`search`] for rate searches,
+//!   [`specification`] and [`remainder`] for suites that are resumed.
 //! - The child's side: [`trial`], [`steps`], [`phase`], [`threads`], [`client`], [`pacing`],
 //!   [`sampler`], [`turnover`].
 //! - Both sides: [`protocol`] for their messages, [`split`] for the CPU of a phase.
