@@ -36,12 +36,7 @@ pub struct EngineChoice {
 impl EngineChoice {
     /// Returns `engine`, `engine:variant` or either with `@host`.
     pub fn name(&self) -> String {
-        let host = self.host.as_ref().map(|host| host.name.as_str());
-        engine_name(
-            &self.engine,
-            self.variant.as_deref(),
-            host.filter(|name| !name.is_empty()),
-        )
+        engine_name(&self.engine, self.variant.as_deref(), self.host.as_ref())
     }
 }
 
@@ -142,6 +137,31 @@ pub struct Suite {
 }
 
 impl Suite {
+    /// Returns a suite without options: one repetition, all cores, the device as it is.
+    pub fn plain(workload: &str, points: Vec<Point>) -> Suite {
+        Suite {
+            workload: workload.to_string(),
+            points,
+            varied: None,
+            turnover: None,
+            search: None,
+            base: None,
+            repeat: 1,
+            seed: 1,
+            durability: Durability::Buffered,
+            storage: None,
+            storage_from: None,
+            placement: Placement::Free,
+            profile: false,
+            stuck_after_s: STUCK_AFTER_S,
+            out: PathBuf::new(),
+            keep_data: false,
+            mix_durability: false,
+            no_store: false,
+            command: String::new(),
+        }
+    }
+
     /// Returns the engines, with the settings of the first point.
     pub fn engines(&self) -> &[EngineChoice] {
         self.points.first().map_or(&[], |point| &point.engines)
@@ -190,34 +210,20 @@ pub mod tests {
             host: None,
             settings: BTreeMap::new(),
         };
+        let point = Point {
+            label: None,
+            settings: BTreeMap::new(),
+            engines: vec![choice("null"), choice("sqlite")],
+            clients: 2,
+            cache_bytes: 1 << 20,
+            rate: None,
+            memory: None,
+        };
         Suite {
-            workload: "linkbench".to_string(),
-            points: vec![Point {
-                label: None,
-                settings: BTreeMap::new(),
-                engines: vec![choice("null"), choice("sqlite")],
-                clients: 2,
-                cache_bytes: 1 << 20,
-                rate: None,
-                memory: None,
-            }],
-            varied: None,
-            turnover: None,
-            search: None,
-            base: None,
             repeat: 2,
-            seed: 1,
-            durability: Durability::Buffered,
-            storage: None,
-            storage_from: None,
-            placement: Placement::Free,
-            profile: false,
-            stuck_after_s: STUCK_AFTER_S,
             out: out.to_path_buf(),
-            keep_data: false,
-            mix_durability: false,
-            no_store: false,
             command: "rumbench run linkbench --engine null --engine sqlite --repeat 2".to_string(),
+            ..Suite::plain("linkbench", vec![point])
         }
     }
 

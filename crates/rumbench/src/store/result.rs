@@ -191,12 +191,7 @@ pub struct TrialResult {
 impl TrialResult {
     /// Returns `engine`, `engine:variant` or either with `@host`, as on the command line.
     pub fn name(&self) -> String {
-        let host = self.host.as_ref().map(|host| host.name.as_str());
-        engine_name(
-            &self.engine,
-            self.variant.as_deref(),
-            host.filter(|name| !name.is_empty()),
-        )
+        engine_name(&self.engine, self.variant.as_deref(), self.host.as_ref())
     }
 
     /// Returns the name, and in a sweep the setting: trials with equal values are repetitions.
@@ -231,10 +226,12 @@ impl TrialResult {
     }
 }
 
-/// Returns the name of an engine as on the command line.
-pub fn engine_name(engine: &str, variant: Option<&str>, host: Option<&str>) -> String {
+/// Returns the name of an engine as on the command line: `engine`, `engine:variant` or either with
+/// `@host`.
+pub fn engine_name(engine: &str, variant: Option<&str>, host: Option<&Host>) -> String {
     let variant = variant.map(|variant| format!(":{variant}"));
-    let host = host.map(|host| format!("@{host}"));
+    let host = host.filter(|host| !host.name.is_empty());
+    let host = host.map(|host| format!("@{}", host.name));
     let parts = [variant, host].into_iter().flatten();
     std::iter::once(engine.to_string()).chain(parts).collect()
 }
