@@ -1,9 +1,9 @@
 //! Workloads of the command line: names, settings and phases, and usage errors that suggest the
 //! nearest name.
 
+mod entry;
 mod short;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,6 +14,7 @@ use rumbench_core::trial::Workload;
 use rumbench_core::{insert_benchmark, kv_sequence, large_values, linkbench, oltp_range};
 
 use crate::measure::environment;
+pub use entry::{Settings, WorkloadEntry};
 
 /// Error in the command line, with its message; the process exits with code 2.
 #[derive(Debug)]
@@ -38,31 +39,6 @@ pub const RUNNER_KEYS: &[&str] = &["cache_bytes", "rate", "arrivals", COMPACTION
 
 /// Key of the compaction style, a setting of every engine that has several styles.
 pub const COMPACTION: &str = "compaction";
-
-/// Settings by key.
-pub type Settings = BTreeMap<String, String>;
-
-/// Description and constructor of a built-in workload.
-#[derive(Debug, Clone, Copy)]
-pub struct WorkloadEntry {
-    /// Name on the command line.
-    pub name: &'static str,
-    /// Description in one phrase, for `rumbench list workloads`.
-    pub description: &'static str,
-    /// Returns the name and the description of each phase.
-    pub phases: fn() -> Vec<(&'static str, &'static str)>,
-    /// Creates the workload from its settings.
-    create: fn(&Settings) -> anyhow::Result<Box<dyn Workload>>,
-    /// Adds settings derived from the given ones and from the machine, including settings of the
-    /// runner.
-    expand: fn(&mut Settings) -> anyhow::Result<()>,
-    /// Makes the settings repeat one writing step for the whole trial. Returns the name of this
-    /// step, or `None` if the workload has no step to repeat.
-    endless: fn(&mut Settings) -> Option<String>,
-    /// Returns the changes to the settings for a trial that only measures the client's own cost:
-    /// keys to remove, and new values.
-    shorten: fn(&Settings) -> (&'static [&'static str], Settings),
-}
 
 /// All workloads of this version.
 pub const WORKLOADS: &[WorkloadEntry] = &[

@@ -3,7 +3,7 @@
 //! Reading order: [`command`] (subcommands), [`run`] (execution of suites), [`durability`] (kill
 //! tests), [`import`] (results of other programs), [`measure`] (metrics and their measurement),
 //! [`profile`] (CPU time by function), [`store`] (results on disk), [`report`] (tables),
-//! [`catalog`] (engines and workloads by name).
+//! [`catalog`] (engines and workloads by name), [`text`] (numbers and lists as text).
 #![forbid(unsafe_code)]
 
 mod catalog;
@@ -15,6 +15,7 @@ mod profile;
 mod report;
 mod run;
 mod store;
+mod text;
 
 fn main() -> std::process::ExitCode {
     command::main()

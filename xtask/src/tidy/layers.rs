@@ -1,18 +1,40 @@
-//! Check of the engine's layers: a lower module never uses a higher one.
+//! Check of the layers of the engine and the laboratory: a lower module never uses a higher one.
 //!
-//! Tests may use anything. So may `lib.rs`, which only names the modules. A type counts as part of
-//! the module that a path names. Items of lower modules must therefore be used by their full path,
-//! not through a reexport of a higher module.
+//! Tests may use anything. So may `lib.rs` and `main.rs`, which only name the modules. A type
+//! counts as part of the module that a path names. Items of lower modules must therefore be used by
+//! their full path, not through a reexport of a higher module.
 
 use crate::files::TextFile;
 use crate::finding::Finding;
 use crate::source::{self, Source};
 
-const ENGINE: &str = "crates/alluvium/src/";
+/// A crate with layers.
+struct Crate {
+    /// Folder of its source.
+    source: &'static str,
+    /// Modules from low to high; a part of a module (`db::options`) may have a layer of its own.
+    /// Modules of one layer may use each other.
+    layers: &'static [&'static [&'static str]],
+    /// Permitted exceptions, as (lower module, higher module).
+    allowed: &'static [(&'static str, &'static str)],
+}
 
-/// Modules of the engine from low to high; a part of a module (`db::options`) may have a layer of
-/// its own. Modules of one layer may use each other.
-const LAYERS: &[&[&str]] = &[
+const CRATES: &[Crate] = &[
+    Crate {
+        source: "crates/alluvium/src/",
+        layers: ENGINE,
+        // A public type in a lower module that holds a handle.
+        allowed: &[("iter::cursor", "keyspace")],
+    },
+    Crate {
+        source: "crates/rumbench/src/",
+        layers: LABORATORY,
+        // Text for SVG and HTML.
+        allowed: &[("profile::flame", "report")],
+    },
+];
+
+const ENGINE: &[&[&str]] = &[
     &["error", "base", "range_deletes", "fuzz"],
     &["sync", "simulation"],
     &["vfs"],
@@ -79,20 +101,35 @@ const LAYERS: &[&[&str]] = &[
     ],
 ];
 
-/// Permitted exceptions, as (lower module, higher module): a public type in a lower module that
-/// holds a handle.
-const ALLOWED: &[(&str, &str)] = &[("iter::cursor", "keyspace")];
+const LABORATORY: &[&[&str]] = &[
+    &["text"],
+    // A program that only reads results needs nothing that measures.
+    &["store"],
+    &["measure"],
+    &["catalog"],
+    &["profile", "run::cgroup"],
+    &["measure::doctor"],
+    // A suite that runs draws conclusions from its trials; a rate search is reported and run.
+    &["report", "run"],
+    &["import", "durability"],
+    &["command"],
+];
 
-/// Checks one file of the engine; other files have no layers.
+/// Checks one file; files of other crates have no layers.
 pub fn check(file: &TextFile) -> Vec<Finding> {
-    let Some(inside) = file.path.strip_prefix(ENGINE) else {
+    let inside = |of: &'static Crate| Some((of, file.path.strip_prefix(of.source)?));
+    let Some((of, inside)) = CRATES.iter().find_map(inside) else {
         return Vec::new();
     };
     let module = module_of(inside);
-    if module == "lib" || module.ends_with("::tests") || inside.contains("/tests/") {
+    if module == "lib"
+        || module == "main"
+        || module.ends_with("::tests")
+        || inside.contains("/tests/")
+    {
         return Vec::new();
     }
-    let Some(own) = layer(&module) else {
+    let Some(own) = of.layer(&module) else {
         return vec![unknown(&file.path, 1, &module)];
     };
     let code = Source::new(&file.text).code();
@@ -103,9 +140,9 @@ pub fn check(file: &TextFile) -> Vec<Finding> {
             continue;
         }
         let line = source::line_of(&code, at);
-        match layer(&used) {
+        match of.layer(&used) {
             None => found.push(unknown(&file.path, line, &used)),
-            Some(layer) if layer > own && !allowed(&module, &used) => {
+            Some(layer) if layer > own && !of.allows(&module, &used) => {
                 let message = format!("{module} uses {used}, which is above it");
                 found.push(Finding::error(&file.path, line, message));
             }
@@ -123,18 +160,20 @@ fn module_of(inside: &str) -> String {
     parts.join("::")
 }
 
-/// Returns the layer of a path of one or two names: its own, or that of the enclosing module.
-fn layer(path: &str) -> Option<usize> {
-    let of = |name: &str| LAYERS.iter().position(|layer| layer.contains(&name));
-    of(path).or_else(|| of(top(path)))
+impl Crate {
+    /// Returns the layer of a path of one or two names: its own, or that of the enclosing module.
+    fn layer(&self, path: &str) -> Option<usize> {
+        let of = |name: &str| self.layers.iter().position(|layer| layer.contains(&name));
+        of(path).or_else(|| of(top(path)))
+    }
+
+    fn allows(&self, module: &str, used: &str) -> bool {
+        self.allowed.contains(&(module, top(used)))
+    }
 }
 
 fn top(path: &str) -> &str {
     path.split("::").next().unwrap_or(path)
-}
-
-fn allowed(module: &str, used: &str) -> bool {
-    ALLOWED.contains(&(module, top(used)))
 }
 
 fn unknown(path: &str, line: usize, module: &str) -> Finding {
@@ -212,7 +251,19 @@ mod tests {
     use crate::tidy::tests::{file, shown};
 
     fn at(path: &str, text: &str) -> Vec<String> {
-        shown(&check(&file(&format!("{ENGINE}{path}"), text)))
+        shown(&check(&file(&format!("crates/alluvium/src/{path}"), text)))
+    }
+
+    #[test]
+    fn the_laboratory_has_layers_of_its_own() {
+        let at = |path: &str, text: &str| {
+            shown(&check(&file(&format!("crates/rumbench/src/{path}"), text)))
+        };
+        let text = "use crate::measure::doctor::Machine;\nuse crate::text::number;\n";
+        let expected = ["1: store::result uses measure::doctor, which is above it"];
+        assert_eq!(at("store/result.rs", text), expected);
+        assert!(at("run/suite.rs", text).is_empty() && at("main.rs", text).is_empty());
+        assert_eq!(at("measure/size.rs", text).len(), 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: style rules that a text check can enforce instead of reviewers.
 //!
 //! [`rust`] has the rules for every source file, [`language`] those for the words of comments,
-//! [`layers`] those for uses between modules of the engine. [`seam`] checks that a simulation
+//! [`layers`] those for uses between modules of a crate. [`seam`] checks that a simulation
 //! controls the order of events, [`markdown`] checks pages, [`guide`] the guide's statements about
 //! itself, [`c_interface`] the completeness of the C interface. [`circles`] and [`wide_types`] look
 //! at the uses between files. Rules for every text file are here.

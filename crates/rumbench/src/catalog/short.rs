@@ -3,7 +3,7 @@
 
 use rumbench_core::oltp_range;
 
-use super::Settings;
+use super::entry::Settings;
 
 /// Limits the nodes and uses two seconds of requests, no warm-up, one step.
 pub(super) fn linkbench(settings: &Settings) -> (&'static [&'static str], Settings) {

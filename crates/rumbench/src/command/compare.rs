@@ -8,7 +8,7 @@ use clap::Args;
 use rumbench_core::names::unknown;
 use serde_json::json;
 
-use super::{Exit, print};
+use super::process::{Exit, print};
 use crate::catalog::usage;
 use crate::report::compare::threshold::{Outcome, Threshold};
 use crate::report::compare::{Row, compare, differences, overall, summary, table};

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 
-use super::{Exit, print};
+use super::process::{Exit, print};
 use crate::measure::doctor::{Machine, findings};
 use crate::report::doctor::machine;
 use crate::report::table::{Format, Table};

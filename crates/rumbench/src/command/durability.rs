@@ -5,16 +5,18 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
+use super::process::{Exit, command_line, print};
 use super::run::{DurabilityArg, default_out};
-use super::{Exit, command_line, print, settings};
+use super::settings;
 use crate::catalog::usage;
 use crate::durability::parent::{self, KillTest};
 use crate::durability::result::DurabilityResult;
-use crate::report::table::{Format, Table, count, number};
+use crate::report::table::{Format, Table};
 use crate::run::interrupt::Interrupts;
 use crate::run::plan::EngineChoice;
 use crate::run::progress::say;
 use crate::store::file;
+use crate::text::{count, number};
 
 /// Flags of `rumbench durability`.
 #[derive(Debug, Args)]

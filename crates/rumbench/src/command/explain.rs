@@ -9,8 +9,8 @@ use rumbench_core::names::unknown;
 use serde_json::json;
 
 use super::list::{better, phases};
+use super::process::{Exit, print};
 use super::run::check_base;
-use super::{Exit, print};
 use crate::catalog::usage;
 use crate::measure::metrics::{self, METRICS};
 use crate::report::{ReportOptions, explain};

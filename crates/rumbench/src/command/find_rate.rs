@@ -7,8 +7,9 @@ use anyhow::Result;
 use clap::Args;
 use rumbench_core::names::unknown;
 
+use super::process::{Exit, command_line};
 use super::run::{DurabilityArg, PrintArgs, check, default_out, named, run_suite};
-use super::{Exit, command_line, settings, sweep};
+use super::{settings, sweep};
 use crate::catalog::{self, usage};
 use crate::run::pacing::Arrivals;
 use crate::run::placement::Placement;
@@ -100,25 +101,18 @@ pub fn run(arguments: &FindRateArgs) -> Result<Exit> {
         search.phase = judged(&workload, point, arguments.phase.as_deref())?;
     }
     let mut suite = Suite {
-        workload,
-        points,
-        varied: None,
-        turnover: None,
         search: Some(search),
         base: arguments.print.base.clone(),
         repeat: arguments.repeat,
         seed: arguments.seed,
         durability: arguments.durability.into(),
-        storage: None,
-        storage_from: None,
         placement: arguments.placement,
-        profile: false,
         stuck_after_s: arguments.stuck_after,
         out: arguments.out.clone().unwrap_or_else(default_out),
-        keep_data: false,
         mix_durability: arguments.print.mix_durability,
         no_store: arguments.no_store,
         command: command_line(),
+        ..Suite::plain(&workload, points)
     };
     check(&mut suite)?;
     run_suite(&suite, &arguments.print)

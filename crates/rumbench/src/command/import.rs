@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 
+use super::process::{Exit, command_line, print};
 use super::run::{DurabilityArg, PrintArgs};
-use super::{Exit, command_line, print};
 use crate::catalog::usage;
 use crate::import::{self, Found, Program, Source};
 use crate::report::spread;

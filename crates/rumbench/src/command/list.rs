@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use rumbench_core::custom::{self, PRESETS};
 
-use super::{Exit, print};
+use super::process::{Exit, print};
 use crate::catalog::WORKLOADS;
 use crate::measure::metrics::{METRICS, Metric};
 use crate::report::table::{Format, Table};

@@ -10,6 +10,7 @@ mod find_rate;
 mod import;
 mod list;
 mod plan;
+mod process;
 mod quick;
 mod report;
 mod resume;
@@ -19,28 +20,13 @@ mod shell;
 mod suite;
 mod sweep;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use self::process::{Exit, print};
 use crate::catalog::Usage;
 use crate::run::progress::say;
-
-/// Outcome of a command. The numbers are a contract with scripts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
-    /// The command succeeded.
-    Done = 0,
-    /// A part failed; all measurements are saved.
-    Failed = 1,
-    /// The command line is invalid.
-    Usage = 2,
-    /// A check found a violation.
-    Threshold = 3,
-    /// The user interrupted the command; results are saved.
-    Interrupted = 130,
-}
 
 #[derive(Parser)]
 #[command(
@@ -155,8 +141,8 @@ fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
         Some(Command::Results(arguments)) => list::results(&arguments),
         Some(Command::Explain(arguments)) => explain::run(&arguments),
         Some(Command::Durability(arguments)) => durability::run(&arguments),
-        Some(Command::Completions(arguments)) => shell::completions(&arguments),
-        Some(Command::Man(arguments)) => shell::man(&arguments),
+        Some(Command::Completions(arguments)) => shell::completions(&arguments, Cli::command()),
+        Some(Command::Man(arguments)) => shell::man(&arguments, Cli::command()),
         Some(Command::TrialChild) => crate::run::trial::child_main().map(|()| Exit::Done),
         Some(Command::TrialCheck) => {
             print(&format!("{}\n", crate::run::host::answer()?));
@@ -166,23 +152,4 @@ fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
             crate::durability::child::child_main().map(|()| Exit::Done)
         }
     }
-}
-
-/// Writes results to stdout. A reader that has gone away (`| head`) is not an error.
-pub fn print(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-/// Returns the command line as text, to run it again.
-pub fn command_line() -> String {
-    let words: Vec<String> = std::env::args()
-        .enumerate()
-        .map(|(i, word)| match (i, word.contains(char::is_whitespace)) {
-            (0, _) => "rumbench".to_string(),
-            (_, true) => format!("'{word}'"),
-            (_, false) => word,
-        })
-        .collect();
-    words.join(" ")
 }

@@ -5,14 +5,16 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::json;
 
+use super::process::{Exit, print};
 use super::run::{RunArgs, suite};
-use super::{Exit, print};
 use crate::catalog;
 use crate::measure::size;
-use crate::report::table::{Format, Table, count};
-use crate::run::plan::{self, Point, Suite};
+use crate::report::table::{Format, Table};
+use crate::run::plan::{Point, Suite};
+use crate::run::schedule;
 use crate::run::suite::disk_needed;
 use crate::store::result::base_name;
+use crate::text::count;
 
 /// Phases with a length that follows from their work instead of `seconds`.
 const BY_WORK: [&str; 6] = ["load", "index", "settle", "fillseq", "l.i0", "l.x"];
@@ -112,8 +114,8 @@ fn settings(point: &Point, suite: &Suite) -> Result<Vec<Setting>> {
 
 /// Returns the contestants in the order in which they would run.
 fn trials(suite: &Suite) -> Vec<String> {
-    let all = plan::order(suite.points.len(), suite.engines().len(), suite.repeat);
-    let name = |planned: &plan::Planned| {
+    let all = schedule::order(suite.points.len(), suite.engines().len(), suite.repeat);
+    let name = |planned: &schedule::Planned| {
         let point = &suite.points[planned.point];
         let engine = point.engines[planned.engine].name();
         let label = point.label.as_ref().map(|label| format!(" {label}"));

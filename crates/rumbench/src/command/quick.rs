@@ -6,13 +6,11 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use rumbench_core::engine::Durability;
 
+use super::process::{Exit, command_line};
 use super::run::{PrintArgs, default_out, run_suite};
-use super::{Exit, command_line};
 use crate::catalog::usage;
-use crate::run::placement::Placement;
-use crate::run::plan::{EngineChoice, Point, STUCK_AFTER_S, Suite};
+use crate::run::plan::{EngineChoice, Point, Suite};
 use crate::run::progress::say;
 
 /// Candidates in the order of the tables; engines missing from the build are left out.
@@ -69,34 +67,22 @@ pub fn run(arguments: &QuickArgs) -> Result<Exit> {
     let settings: BTreeMap<String, String> = pairs.collect();
     let equivalent = equivalent(&engines);
     say(&format!("about two minutes; the same as\n  {equivalent}"));
+    let point = Point {
+        label: None,
+        settings,
+        engines,
+        clients: 2,
+        cache_bytes: CACHE_BYTES,
+        rate: None,
+        memory: None,
+    };
     let suite = Suite {
-        workload: "linkbench".to_string(),
-        points: vec![Point {
-            label: None,
-            settings,
-            engines,
-            clients: 2,
-            cache_bytes: CACHE_BYTES,
-            rate: None,
-            memory: None,
-        }],
-        varied: None,
-        turnover: None,
-        search: None,
         base: arguments.print.base.clone(),
-        repeat: 1,
-        seed: 1,
-        durability: Durability::Buffered,
-        storage: None,
-        storage_from: None,
-        placement: Placement::Free,
-        profile: false,
-        stuck_after_s: STUCK_AFTER_S,
         out: arguments.out.clone().unwrap_or_else(default_out),
-        keep_data: false,
         mix_durability: true,
         no_store: arguments.no_store,
         command: command_line(),
+        ..Suite::plain("linkbench", vec![point])
     };
     // The engines' durability differs in detail; a first overview needs them in one table, with
     // each row naming its own.

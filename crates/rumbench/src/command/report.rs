@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
-use super::Exit;
+use super::process::Exit;
 use super::run::PrintArgs;
 use crate::store::file;
 

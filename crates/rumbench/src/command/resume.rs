@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args;
 
-use super::Exit;
+use super::process::Exit;
 use super::run::{PrintArgs, ask_hosts, conclude};
 use crate::catalog::usage;
 use crate::run::interrupt::Interrupts;
-use crate::run::plan::{self, EngineChoice, Suite};
+use crate::run::plan::{EngineChoice, Suite};
 use crate::run::progress::say;
-use crate::run::remainder;
 use crate::run::specification::{self, Specification};
 use crate::run::suite;
+use crate::run::{remainder, schedule};
 use crate::store::file;
 use crate::store::result::SuiteResult;
 
@@ -49,7 +49,7 @@ pub fn ended(dir: &Path) -> Result<Option<SuiteResult>> {
         return Ok(None);
     };
     let kept = remainder::kept(&suite, &result)?;
-    let over = !result.interrupted && kept.len() == plan::expected(&suite, &kept);
+    let over = !result.interrupted && kept.len() == schedule::expected(&suite, &kept);
     Ok(over.then_some(result))
 }
 
@@ -67,7 +67,7 @@ pub fn resume(dir: &Path, no_store: bool, print: &PrintArgs) -> Result<Exit> {
     let kept = result.as_ref().map(|found| remainder::kept(suite, found));
     let kept = kept.transpose()?.unwrap_or_default();
     remainder::remove_leftovers(suite, &kept)?;
-    let all = plan::expected(suite, &kept);
+    let all = schedule::expected(suite, &kept);
     say(&match all - kept.len() {
         0 => format!("all {all} trials have ended; concluding"),
         left => format!("{} of {all} trials have ended, {left} to run", kept.len()),

@@ -8,8 +8,9 @@ use rumbench_core::engine::Durability;
 use rumbench_core::names::unknown;
 use time::OffsetDateTime;
 
+use super::process::{Exit, command_line, print};
+use super::settings;
 use super::sweep::{self, Asked};
-use super::{Exit, command_line, print, settings};
 use crate::catalog::{self, usage};
 use crate::report::table::Format;
 use crate::report::{ReportOptions, csv, find_rate, html, marks, render};

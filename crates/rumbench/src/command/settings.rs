@@ -128,7 +128,7 @@ fn give_compaction(choices: &mut [EngineChoice], style: &str) -> Result<()> {
 /// Returns the names by which a setting can address an engine: in all builds, or in one.
 fn named(choice: &EngineChoice) -> Vec<String> {
     let host = choice.host.iter().filter(|host| !host.name.is_empty());
-    let one = host.map(|host| engine_name(&choice.engine, None, Some(&host.name)));
+    let one = host.map(|host| engine_name(&choice.engine, None, Some(host)));
     std::iter::once(choice.engine.clone()).chain(one).collect()
 }
 

@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use super::{Cli, Exit, print};
+use super::process::{Exit, print};
 use crate::run::progress::say;
 
 /// Flags of `rumbench completions`.
@@ -27,18 +27,13 @@ pub struct ManArgs {
     dir: Option<PathBuf>,
 }
 
-/// Prints the completion script of a shell.
+/// Prints the completion script of a shell for the whole command line.
 ///
 /// # Errors
 /// None.
-pub fn completions(arguments: &CompletionsArgs) -> Result<Exit> {
+pub fn completions(arguments: &CompletionsArgs, mut command: Command) -> Result<Exit> {
     let mut script = Vec::new();
-    clap_complete::generate(
-        arguments.shell,
-        &mut Cli::command(),
-        "rumbench",
-        &mut script,
-    );
+    clap_complete::generate(arguments.shell, &mut command, "rumbench", &mut script);
     print(&String::from_utf8_lossy(&script));
     Ok(Exit::Done)
 }
@@ -47,8 +42,7 @@ pub fn completions(arguments: &CompletionsArgs) -> Result<Exit> {
 ///
 /// # Errors
 /// Fails if the folder cannot be written.
-pub fn man(arguments: &ManArgs) -> Result<Exit> {
-    let command = Cli::command();
+pub fn man(arguments: &ManArgs, command: Command) -> Result<Exit> {
     let Some(dir) = &arguments.dir else {
         let mut page = Vec::new();
         clap_mangen::Man::new(command).render(&mut page)?;

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::{Found, Source, columns, known, number, numbered, unknown_latency, unknown_phase};
+use super::found::{
+    Found, Source, columns, known, number, numbered, unknown_latency, unknown_phase,
+};
 use crate::report::throughput::counts_rows;
 use crate::store::result::{Latency, PhaseResult};
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use rumbench_core::insert_benchmark::STEPS;
 
-use super::{Found, Source, columns, known, number, unknown_latency, unknown_phase};
+use super::found::{Found, Source, columns, known, number, unknown_latency, unknown_phase};
 use crate::report::throughput::counts_rows;
 use crate::store::result::{
     BackgroundResult, CpuPerOp, Interval, Latency, PhaseResult, SizeBytes, base_name,

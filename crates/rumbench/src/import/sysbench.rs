@@ -7,7 +7,7 @@
 use anyhow::Result;
 use rumbench_core::oltp_range::tests::of_phase;
 
-use super::{Found, Source, known, number, numbered, unknown_latency, unknown_phase};
+use super::found::{Found, Source, known, number, numbered, unknown_latency, unknown_phase};
 use crate::store::result::{Latency, PhaseResult};
 
 /// Reads each file as one test.

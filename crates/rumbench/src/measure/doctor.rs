@@ -5,142 +5,17 @@
 
 mod device;
 mod judged;
+mod machine;
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::path::Path;
-
-use anyhow::Result;
-use serde::{Deserialize, Serialize};
-
-use super::counters::Counters;
-use super::{environment, size};
-use crate::profile::Samplers;
-use crate::run::cgroup::{Bound, Bounds};
-
-pub use judged::findings;
-
-/// Bounds for the test of control groups.
-const GROUP_BYTES: u64 = 64 << 20;
-const GROUP_OPERATIONS_PER_S: u64 = 1_000;
-
-/// Advice for a kernel that refuses samples.
-pub const PROFILE_ADVICE: &str =
-    "run as root, or allow it with `sysctl kernel.perf_event_paranoid=1`";
-
-/// Severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// Nothing to do.
-    Good,
-    /// For information; nothing is wrong.
-    Note,
-    /// The machine may distort measurements.
-    Warning,
-}
-
-/// One fact, judged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    /// Subject of the finding.
-    pub about: Cow<'static, str>,
-    /// Severity of the finding.
-    pub verdict: Verdict,
-    /// Observed fact.
-    pub found: String,
-    /// Advice or consequence; empty if there is none.
-    pub advice: String,
-}
-
-/// Facts of a machine; None means unknown.
-#[derive(Debug, Clone, Default)]
-pub struct Machine {
-    facts: BTreeMap<String, String>,
-    /// True if clock speed changes with heat and load.
-    turbo: Option<bool>,
-    /// Kinds of events that the processor counts for this user.
-    counters: Vec<&'static str>,
-    /// Result of the test of stack samples: the part that the kernel leaves out, or its refusal.
-    samples: Option<Result<Option<&'static str>, String>>,
-    /// Processes that are running or waiting for a CPU, mean of the last minute.
-    load: Option<f64>,
-    free_bytes: Option<u64>,
-    /// Result of the test of control groups, by the option that needs them.
-    groups: Vec<(&'static str, Result<(), String>)>,
-    may_drop_caches: bool,
-    fsync_us: Option<f64>,
-    fdatasync_us: Option<f64>,
-    reads_per_s: Option<Result<f64, String>>,
-}
-
-impl Machine {
-    /// Reads the facts of the machine and, if `device` is set, tests the device of a folder for
-    /// about a second.
-    ///
-    /// # Errors
-    /// When the folder is not writable.
-    pub fn look(dir: &Path, device: bool) -> Result<Machine> {
-        let read = |path: &str| fs::read_to_string(path).ok();
-        let number = |path: &str| read(path)?.split_whitespace().next()?.parse::<f64>().ok();
-        let off = number("/sys/devices/system/cpu/intel_pstate/no_turbo").map(|off| off == 0.0);
-        let on = number("/sys/devices/system/cpu/cpufreq/boost").map(|on| on == 1.0);
-        let (fsync_us, fdatasync_us) = if device {
-            device::syncs(dir)?
-        } else {
-            (None, None)
-        };
-        let reads = device.then(|| device::random_reads(dir));
-        let caches = OpenOptions::new()
-            .write(true)
-            .open("/proc/sys/vm/drop_caches");
-        Ok(Machine {
-            facts: environment::describe(dir),
-            turbo: off.or(on),
-            counters: Counters::open().names(),
-            samples: Some(samples()),
-            load: number("/proc/loadavg"),
-            free_bytes: size::free_bytes(dir).ok(),
-            groups: groups(dir),
-            may_drop_caches: caches.is_ok(),
-            fsync_us,
-            fdatasync_us,
-            reads_per_s: reads.map(|reads| reads.map_err(|error| format!("{error:#}"))),
-        })
-    }
-
-    fn fact(&self, name: &str) -> Option<&str> {
-        self.facts.get(name).map(String::as_str)
-    }
-}
-
-/// Tests each kind of group once.
-fn groups(dir: &Path) -> Vec<(&'static str, Result<(), String>)> {
-    let tried = |bound: Result<Bound>| {
-        let bounds = bound.and_then(|bound| Bounds::new([bound]));
-        bounds.map(drop).map_err(|error| format!("{error:#}"))
-    };
-    vec![
-        ("--memory", tried(Ok(Bound::Memory(GROUP_BYTES)))),
-        (
-            "--storage",
-            tried(Bound::operations(dir, GROUP_OPERATIONS_PER_S)),
-        ),
-    ]
-}
-
-/// Tests if the kernel samples this process.
-fn samples() -> Result<Option<&'static str>, String> {
-    let attached = Samplers::attach(std::process::id());
-    attached
-        .map(|samplers| samplers.lacks())
-        .map_err(|error| error.to_string())
-}
+pub use judged::{PROFILE_ADVICE, findings};
+pub use machine::Machine;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::store::finding::Verdict;
 
     fn machine(pairs: &[(&str, &str)]) -> Machine {
         let pairs = pairs.iter();

@@ -6,6 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
+use procfs::{Current, Meminfo};
+
 use super::device::Device;
 
 fn read(path: impl AsRef<Path>) -> Option<String> {
@@ -47,9 +49,7 @@ fn clock_cost_ns() -> f64 {
 
 /// Returns the memory of the machine in bytes.
 pub fn memory_bytes() -> Option<u64> {
-    let text = proc_field("/proc/meminfo", "MemTotal")?;
-    let kib: u64 = text.split_whitespace().next()?.parse().ok()?;
-    Some(kib * 1024)
+    Meminfo::current().ok().map(|memory| memory.mem_total)
 }
 
 /// Describes the allocator of the trials and of their servers, with the environment variables that

@@ -7,16 +7,7 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 
-use crate::store::result::Latency;
-
-/// Upper bounds of the response-time buckets of the reference Insert Benchmark in microseconds,
-/// inclusive. Longer responses have a bucket of their own.
-pub const BUCKET_BOUNDS_US: [u64; 9] = [
-    256, 1_000, 4_000, 16_000, 64_000, 256_000, 1_000_000, 4_000_000, 16_000_000,
-];
-
-/// Number of responses in each bucket.
-pub type Buckets = [u64; BUCKET_BOUNDS_US.len() + 1];
+use crate::store::result::{BUCKET_BOUNDS_US, Buckets, Latency};
 
 fn buckets(histogram: &Histogram<u64>) -> Buckets {
     let mut found = [0; BUCKET_BOUNDS_US.len() + 1];

@@ -103,7 +103,7 @@ pub const METRICS: &[Metric] = &[
     metric("io_source", "", None, "Where reads and writes were counted.",
         "`device NAME`: /sys/dev/block of the data directory's device, everything on it; `process`: /proc/PID/io of the laboratory and of a server's processes, which counts when pages become dirty"),
     metric("process_io", "bytes, calls", LESS, "Input and output of the process, and of a server's processes, as the kernel charges it.",
-        "/proc/PID/io: read_bytes, write_bytes - canceled_write_bytes, syscr, syscw"),
+        "/proc/PID/io: read_bytes, write_bytes - cancelled_write_bytes, syscr, syscw"),
     metric("size_bytes.data", "bytes", LESS, "Files that hold data, without logs that can go at any time.", "allocated blocks x 512 of the files the engine names as data"),
     metric("size_bytes.directory", "bytes", LESS, "The whole data directory.", "allocated blocks x 512"),
     metric("size_bytes.peak", "bytes", LESS, "Largest size of the directory during the phase.", "largest of samples about a second apart"),

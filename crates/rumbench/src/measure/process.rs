@@ -4,14 +4,16 @@
 //! All functions return `None` or zero if the kernel does not provide a value; they never fail a
 //! trial.
 
-use std::fs;
-
+use procfs::process::{Io, Process, Stat, Status};
+use procfs::{CurrentSI, FromRead, KernelStats};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::store::result::ProcessIo;
 
-/// Kernel clock ticks per second in /proc: 100 on every Linux that Rust supports.
-pub(super) const TICKS_PER_SECOND: f64 = 100.0;
+/// Converts the kernel's clock ticks to seconds.
+pub(super) fn seconds_of(ticks: u64) -> f64 {
+    ticks as f64 / procfs::ticks_per_second() as f64
+}
 
 fn seconds(id: ClockId) -> f64 {
     let time = clock_gettime(id);
@@ -31,25 +33,14 @@ pub fn thread_cpu_ns() -> u64 {
 
 /// Returns the user and system ticks of the calling thread.
 pub fn thread_ticks() -> (u64, u64) {
-    fs::read_to_string("/proc/thread-self/stat")
-        .ok()
-        .and_then(|text| parse_stat_ticks(&text))
-        .unwrap_or((0, 0))
-}
-
-/// Parses utime and stime: fields 14 and 15; the name in field 2 may contain spaces and
-/// parentheses.
-fn parse_stat_ticks(text: &str) -> Option<(u64, u64)> {
-    let mut fields = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace();
-    let user = fields.nth(11)?.parse().ok()?;
-    let system = fields.next()?.parse().ok()?;
-    Some((user, system))
+    Stat::from_file("/proc/thread-self/stat").map_or((0, 0), |stat| (stat.utime, stat.stime))
 }
 
 /// Seconds of all CPUs of the machine since boot.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MachineCpu {
-    /// Busy, for any process.
+    /// Busy, for any process: user, nice, system, irq and softirq; not idle, iowait or steal, nor
+    /// guest (which user contains).
     pub busy: f64,
     /// Stolen: the host of a virtual machine gave the processor to another guest.
     pub stolen: f64,
@@ -58,109 +49,94 @@ pub struct MachineCpu {
 impl MachineCpu {
     /// Reads the current values; `None` if the kernel does not provide them.
     pub fn read() -> Option<MachineCpu> {
-        parse_machine_cpu(&fs::read_to_string("/proc/stat").ok()?)
+        KernelStats::current()
+            .ok()
+            .map(|stats| MachineCpu::of(&stats))
     }
-}
 
-/// Parses /proc/stat. Busy is user, nice, system, irq and softirq; not idle, iowait or steal, nor
-/// guest (which user contains).
-fn parse_machine_cpu(text: &str) -> Option<MachineCpu> {
-    let line = text.lines().find(|line| line.starts_with("cpu "))?;
-    let ticks: Vec<u64> = line
-        .split_ascii_whitespace()
-        .skip(1)
-        .map_while(|field| field.parse().ok())
-        .collect();
-    let busy: u64 = [0, 1, 2, 5, 6].iter().filter_map(|&i| ticks.get(i)).sum();
-    (ticks.len() >= 4).then_some(MachineCpu {
-        busy: busy as f64 / TICKS_PER_SECOND,
-        stolen: ticks.get(7).copied().unwrap_or(0) as f64 / TICKS_PER_SECOND,
-    })
+    fn of(stats: &KernelStats) -> MachineCpu {
+        let all = &stats.total;
+        let interrupts = all.irq.unwrap_or(0) + all.softirq.unwrap_or(0);
+        MachineCpu {
+            busy: seconds_of(all.user + all.nice + all.system + interrupts),
+            stolen: seconds_of(all.steal.unwrap_or(0)),
+        }
+    }
 }
 
 /// Returns the context switches of all live threads of this process.
 pub fn context_switches() -> Option<u64> {
-    let mut total = 0;
-    for entry in fs::read_dir("/proc/self/task").ok()?.flatten() {
-        // A thread that ends between the two reads is not an error; its switches are lost.
-        if let Ok(text) = fs::read_to_string(entry.path().join("status")) {
-            total += field(&text, "voluntary_ctxt_switches:")
-                .unwrap_or(0)
-                .saturating_add(field(&text, "nonvoluntary_ctxt_switches:").unwrap_or(0));
-        }
-    }
-    Some(total)
+    let tasks = Process::myself().ok()?.tasks().ok()?;
+    // A thread that ends between the two reads is not an error; its switches are lost.
+    let statuses = tasks.filter_map(|task| task.ok()?.status().ok());
+    Some(statuses.filter_map(|status| switches(&status)).sum())
 }
 
 /// Returns the context switches of the calling thread; for threads that end before
 /// [`context_switches`] is called.
 pub fn thread_context_switches() -> u64 {
-    fs::read_to_string("/proc/thread-self/status").map_or(0, |text| {
-        field(&text, "voluntary_ctxt_switches:").unwrap_or(0)
-            + field(&text, "nonvoluntary_ctxt_switches:").unwrap_or(0)
-    })
+    let status = Status::from_file("/proc/thread-self/status").ok();
+    status.as_ref().and_then(switches).unwrap_or(0)
+}
+
+/// Returns the voluntary and involuntary context switches of a thread.
+pub(super) fn switches(status: &Status) -> Option<u64> {
+    Some(status.voluntary_ctxt_switches? + status.nonvoluntary_ctxt_switches?)
 }
 
 /// Returns the resident memory in bytes: (all, anonymous part).
 pub fn resident_bytes() -> Option<(u64, u64)> {
-    let text = fs::read_to_string("/proc/self/status").ok()?;
-    let all = field(&text, "VmRSS:")?.saturating_mul(1024);
-    let anonymous = field(&text, "RssAnon:")?.saturating_mul(1024);
-    Some((all, anonymous))
+    let status = Process::myself().ok()?.status().ok()?;
+    Some((status.vmrss? * 1024, status.rssanon? * 1024))
 }
 
 /// Returns the input and output of this process so far.
 pub fn process_io() -> Option<ProcessIo> {
-    parse_process_io(&fs::read_to_string("/proc/self/io").ok()?)
+    Process::myself().ok()?.io().ok().map(io_of)
 }
 
-pub(super) fn parse_process_io(text: &str) -> Option<ProcessIo> {
-    Some(ProcessIo {
-        read_bytes: field(text, "read_bytes:")?,
-        write_bytes: field(text, "write_bytes:")?
-            .saturating_sub(field(text, "canceled_write_bytes:").unwrap_or(0)),
-        read_calls: field(text, "syscr:")?,
-        write_calls: field(text, "syscw:")?,
-    })
-}
-
-/// Returns the number after a name at the start of a line.
-pub(super) fn field(text: &str, name: &str) -> Option<u64> {
-    text.lines()
-        .find_map(|line| line.strip_prefix(name))?
-        .split_ascii_whitespace()
-        .next()?
-        .parse()
-        .ok()
+pub(super) fn io_of(io: Io) -> ProcessIo {
+    ProcessIo {
+        read_bytes: io.read_bytes,
+        write_bytes: io.write_bytes.saturating_sub(io.cancelled_write_bytes),
+        read_calls: io.syscr,
+        write_calls: io.syscw,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use procfs::FromReadSI;
+
     use super::*;
 
     #[test]
-    fn stat_ticks_are_found_after_a_name_with_parentheses() {
-        let text = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 77 88 0 0";
-        assert_eq!(parse_stat_ticks(text), Some((77, 88)));
-    }
-
-    #[test]
     fn busy_time_leaves_out_idle_iowait_steal_and_guest() {
-        let text = "cpu  100 20 30 9999 8888 4 6 7777 50 0\ncpu0 1 1 1 1\n";
+        let text =
+            "cpu  100 20 30 9999 8888 4 6 7777 50 0\ncpu0 1 1 1 1\nctxt 5\nbtime 6\nprocesses 7\n";
+        let stats = KernelStats::from_read(text.as_bytes(), procfs::current_system_info());
         let expected = MachineCpu {
             busy: 1.6,
             stolen: 77.77,
         };
-        assert_eq!(parse_machine_cpu(text), Some(expected));
+        assert_eq!(MachineCpu::of(&stats.unwrap()), expected);
     }
 
     #[test]
     fn canceled_writes_are_subtracted() {
-        let text = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 100\ncanceled_write_bytes: 40\n";
-        let io = parse_process_io(text).unwrap();
+        let text = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 100\ncancelled_write_bytes: 40\n";
+        let io = io_of(Io::from_read(text.as_bytes()).unwrap());
         assert_eq!(
             (io.read_bytes, io.write_bytes, io.read_calls, io.write_calls),
             (5, 60, 3, 4)
         );
+    }
+
+    #[test]
+    fn the_own_process_and_thread_are_seen() {
+        let (all, anonymous) = resident_bytes().unwrap();
+        assert!(all >= anonymous && anonymous > 0);
+        assert!(context_switches().is_some() && process_io().is_some());
+        assert!(MachineCpu::read().unwrap().busy > 0.0);
     }
 }

@@ -9,15 +9,15 @@
 //! trial.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use procfs::process::{Process, Stat, Task};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::process::{TICKS_PER_SECOND, field, parse_process_io};
+use super::process::{io_of, seconds_of, switches};
 use crate::store::result::ProcessIo;
 
 /// Maximum number of processes of one server; bounds the walk while processes start and end.
@@ -34,7 +34,7 @@ pub struct ServerProcesses {
     first: Option<u32>,
     /// Context switches of each observed thread, by process, thread and start time. Innermost lock:
     /// no other lock is taken while it is held.
-    switches: Mutex<BTreeMap<(u32, u32, u64), u64>>,
+    switches: Mutex<BTreeMap<(i32, i32, u64), u64>>,
 }
 
 /// Memory of all processes in bytes; shared memory is counted once.
@@ -76,15 +76,16 @@ impl ServerProcesses {
         while let Some(pid) = pids.get(next).copied().filter(|_| next < PROCESSES_MAX) {
             next += 1;
             // Only children of the main thread; the servers start their processes there.
-            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-            let children = children.unwrap_or_default();
-            pids.extend(
-                children
-                    .split_ascii_whitespace()
-                    .filter_map(|pid| pid.parse::<u32>().ok()),
-            );
+            let main = process(pid).and_then(|process| process.task_main_thread().ok());
+            let children = main.and_then(|thread| thread.children().ok());
+            pids.extend(children.unwrap_or_default());
         }
         pids
+    }
+
+    /// Returns the live processes.
+    fn processes(&self) -> impl Iterator<Item = Process> {
+        self.pids().into_iter().filter_map(process)
     }
 
     /// Kills all processes, and returns when none of them runs any more.
@@ -116,14 +117,10 @@ impl ServerProcesses {
 
     /// Returns the CPU seconds of all processes since the start of the server.
     pub fn cpu_seconds(&self) -> Option<f64> {
-        let ticks = self.pids().into_iter().filter_map(|pid| {
-            // A process that ends between the two reads is counted with its parent.
-            let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            Some(parse_stat(&text)?.ticks)
-        });
-        ticks
-            .reduce(|all, one| all + one)
-            .map(|ticks| ticks as f64 / TICKS_PER_SECOND)
+        // A process that ends between the two reads is counted with its parent.
+        let stats = self.processes().filter_map(|process| process.stat().ok());
+        let ticks = stats.map(|stat| ticks_of(&stat));
+        ticks.reduce(|all, one| all + one).map(seconds_of)
     }
 
     /// Returns the context switches of all observed threads; for ended threads, the last observed
@@ -131,12 +128,9 @@ impl ServerProcesses {
     pub fn context_switches(&self) -> Option<u64> {
         let seen = self.switches.lock();
         let mut seen = seen.unwrap_or_else(PoisonError::into_inner);
-        for pid in self.pids() {
-            let threads = fs::read_dir(format!("/proc/{pid}/task"));
-            for thread in threads.into_iter().flatten().flatten() {
-                if let Some((key, switches)) = switches_of(pid, &thread) {
-                    seen.insert(key, switches);
-                }
+        for process in self.processes() {
+            for thread in process.tasks().into_iter().flatten().flatten() {
+                seen.extend(switches_of(&thread));
             }
         }
         (!seen.is_empty()).then(|| seen.values().sum())
@@ -144,32 +138,28 @@ impl ServerProcesses {
 
     /// Returns the input and output of all processes so far.
     pub fn io(&self) -> Option<ProcessIo> {
-        let mut sum = None;
-        for pid in self.pids() {
-            let Ok(text) = fs::read_to_string(format!("/proc/{pid}/io")) else {
-                continue;
-            };
-            let io = parse_process_io(&text)?;
-            sum = Some(sum.map_or(io, |all: ProcessIo| all.and(io)));
-        }
-        sum
+        let all = self.processes().filter_map(|process| process.io().ok());
+        all.map(io_of).reduce(ProcessIo::and)
     }
 
     /// Returns the resident memory; None if no process lives.
     pub fn memory(&self) -> Option<Memory> {
-        let statuses = self.pids().into_iter().filter_map(|pid| {
-            let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-            Some(["RssAnon:", "RssShmem:", "RssFile:"].map(|name| field(&text, name).unwrap_or(0)))
+        let statuses = self.processes().filter_map(|process| {
+            let status = process.status().ok()?;
+            let parts = [status.rssanon, status.rssshmem, status.rssfile];
+            Some(parts.map(|part| part.unwrap_or(0)))
         });
         memory_of(statuses)
     }
 }
 
+fn process(pid: u32) -> Option<Process> {
+    Process::new(i32::try_from(pid).ok()?).ok()
+}
+
 /// Returns true if the process exists and has not ended; a zombie has ended.
 fn is_running(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.get(stat.rfind(')').map_or(0, |at| at + 1)..);
-    state.is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
+    process(pid).is_some_and(|process| process.is_alive())
 }
 
 fn memory_of(statuses: impl Iterator<Item = [u64; 3]>) -> Option<Memory> {
@@ -186,32 +176,17 @@ fn memory_of(statuses: impl Iterator<Item = [u64; 3]>) -> Option<Memory> {
     })
 }
 
-fn switches_of(pid: u32, thread: &fs::DirEntry) -> Option<((u32, u32, u64), u64)> {
-    let tid: u32 = thread.file_name().to_str()?.parse().ok()?;
-    let stat = fs::read_to_string(thread.path().join("stat")).ok()?;
-    let status = fs::read_to_string(thread.path().join("status")).ok()?;
-    let switches = field(&status, "voluntary_ctxt_switches:")?
-        .saturating_add(field(&status, "nonvoluntary_ctxt_switches:")?);
-    Some(((pid, tid, parse_stat(&stat)?.start), switches))
+/// Returns the identity of a thread and its context switches.
+fn switches_of(thread: &Task) -> Option<((i32, i32, u64), u64)> {
+    let start = thread.stat().ok()?.starttime;
+    let switches = switches(&thread.status().ok()?)?;
+    Some(((thread.pid, thread.tid, start), switches))
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Stat {
-    /// User and system time, including children that were waited for, in ticks.
-    ticks: u64,
-    /// Start time in ticks since boot.
-    start: u64,
-}
-
-/// Parses fields 14 to 17 and 22; the name in field 2 may contain spaces and parentheses.
-fn parse_stat(text: &str) -> Option<Stat> {
-    let fields = text.get(text.rfind(')')? + 1..)?;
-    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-    let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
-    Some(Stat {
-        ticks: number(11)? + number(12)? + number(13)? + number(14)?,
-        start: number(19)?,
-    })
+/// Returns user and system time, including children that were waited for, in ticks.
+fn ticks_of(stat: &Stat) -> u64 {
+    let children = u64::try_from(stat.cutime + stat.cstime).unwrap_or(0);
+    stat.utime + stat.stime + children
 }
 
 #[cfg(test)]
@@ -219,17 +194,17 @@ mod tests {
     use std::io::Read;
     use std::process::{Command, Stdio};
 
+    use procfs::FromRead;
+
     use super::*;
 
     #[test]
     fn times_include_those_of_children_that_were_waited_for() {
-        let text = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 70 8 300 20 5 5 1 0 9999 1 1";
-        let expected = Stat {
-            ticks: 398,
-            start: 9999,
-        };
-        assert_eq!(parse_stat(text), Some(expected));
-        assert_eq!(parse_stat("12 (a) S 1 2"), None);
+        let text = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 70 8 300 20 5 5 1 0 9999 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0";
+        let stat = Stat::from_read(text.as_bytes()).unwrap();
+        assert_eq!((ticks_of(&stat), stat.starttime), (398, 9999));
+        assert_eq!((stat.utime, stat.stime), (70, 8));
+        assert!(Stat::from_read(&b"12 (a) S 1 2"[..]).is_err());
     }
 
     #[test]

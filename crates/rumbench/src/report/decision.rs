@@ -7,11 +7,12 @@
 
 use super::selection::Group;
 use super::sweep::{Whole, has_points};
-use super::table::{Table, number};
+use super::table::Table;
 use super::throughput::counts_rows;
 use crate::run::search::label;
 use crate::store::rate_search::RateSearch;
 use crate::store::result::{CpuPerOp, PhaseResult, SuiteResult};
+use crate::text::number;
 
 /// Default endurance in terabytes written, as makers warrant it for consumer devices of 1 TB.
 pub const ENDURANCE_TB: f64 = 600.0;

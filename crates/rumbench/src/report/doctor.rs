@@ -1,7 +1,7 @@
 //! Table of the machine's properties that affect a measurement.
 
 use super::table::Table;
-use crate::measure::doctor::{Finding, Verdict};
+use crate::store::finding::{Finding, Verdict};
 
 /// Returns the findings as a table, with advice in the notes.
 pub fn machine(found: &[Finding]) -> Table {

@@ -6,14 +6,14 @@
 
 mod curve;
 
-use super::and;
 use super::sweep::Whole;
-use super::table::{Table, count, number};
+use super::table::Table;
 use crate::measure::statistics::median;
 use crate::run::search::sla::needed;
 use crate::run::search::{Search, State, Tried, label};
 use crate::store::rate_search::{FoundRate, Limit, RatePoint, RateSearch};
 use crate::store::result::{Latency, PhaseResult, SuiteResult, TrialResult};
+use crate::text::{and, count, number};
 
 pub use curve::{FIGURES, Figure, curve, figure_of};
 

@@ -6,9 +6,10 @@
 //! background writer has its own columns.
 
 use super::selection::Group;
-use super::table::{Table, gib, number};
+use super::table::Table;
 use super::throughput::{counts_rows, per_item};
 use crate::store::result::{CpuPerOp, Latency, PhaseResult, SuiteResult};
+use crate::text::{gib, number};
 
 const HEADERS: &[&str] = &[
     "engine",

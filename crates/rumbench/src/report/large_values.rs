@@ -3,9 +3,10 @@
 //! published tables (ips, GB, CPU per insert, qps).
 
 use super::selection::Group;
-use super::table::{Table, gib, number};
+use super::table::Table;
 use super::throughput::per_item;
 use crate::store::result::{PhaseResult, SuiteResult};
+use crate::text::{gib, number};
 
 const LOAD: &str = "load";
 const SETTLE: &str = "settle";

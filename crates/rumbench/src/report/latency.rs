@@ -2,8 +2,9 @@
 //! percentiles.
 
 use super::selection::Group;
-use super::table::{Table, count, number};
+use super::table::Table;
 use crate::store::result::Latency;
+use crate::text::{count, number};
 
 /// Operations and their short names; node operations first, as published.
 const SHORT_NAMES: &[(&str, &str)] = &[

@@ -5,9 +5,10 @@
 //! row), all other phases requests (`qps`, per request).
 
 use super::selection::Group;
-use super::table::{Table, gib, number};
+use super::table::Table;
 use super::throughput::{counts_rows, per_item};
 use crate::store::result::{CpuPerOp, PhaseResult, SuiteResult};
+use crate::text::{gib, number};
 
 fn engine_us(cpu: &CpuPerOp) -> f64 {
     cpu.engine_foreground + cpu.engine_background + cpu.server.unwrap_or(0.0)

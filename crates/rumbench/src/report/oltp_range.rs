@@ -9,8 +9,9 @@ use rumbench_core::oltp_range::Group as TestGroup;
 use rumbench_core::oltp_range::tests::of_phase;
 
 use super::selection::Group;
-use super::table::{Table, number};
+use super::table::Table;
 use crate::store::result::{Latency, PhaseResult, SuiteResult};
+use crate::text::number;
 
 const GROUPS: [(TestGroup, &str); 4] = [
     (TestGroup::Points, "Point queries"),

@@ -2,9 +2,10 @@
 //! CPU time went.
 
 use super::selection::Group;
-use super::table::{Table, number};
+use super::table::Table;
 use super::throughput::{item, per_item};
 use crate::store::result::{CountsPerOp, HotFunction, PhaseResult, Profile};
+use crate::text::{and, number};
 
 /// Functions shown for each engine in a table.
 const SHOWN: usize = 8;
@@ -127,7 +128,7 @@ pub fn short(name: &str) -> String {
 /// Formats the functions of a profile with their own time: `f (31 %), g (12 %) and h (9 %)`.
 pub fn in_words(functions: &[HotFunction]) -> String {
     let told = |f: &HotFunction| format!("{} ({:.0} %)", short(&f.name), 100.0 * f.own_share);
-    super::and(&functions.iter().map(told).collect::<Vec<_>>())
+    and(&functions.iter().map(told).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -131,61 +131,9 @@ impl Table {
     }
 }
 
-/// Converts bytes to GiB.
-pub fn gib(bytes: u64) -> f64 {
-    bytes as f64 / (1u64 << 30) as f64
-}
-
-/// Formats a number with about three significant digits and separated thousands; `-` if nothing was
-/// measured.
-pub fn number(value: Option<f64>) -> String {
-    let Some(value) = value.filter(|value| value.is_finite()) else {
-        return "-".to_string();
-    };
-    match value.abs() {
-        0.0 => "0".to_string(),
-        size if size < 0.0095 => format!("{value:.4}"),
-        size if size < 0.995 => format!("{value:.3}"),
-        size if size < 9.995 => format!("{value:.2}"),
-        size if size < 99.95 => format!("{value:.1}"),
-        _ => thousands(value.round()),
-    }
-}
-
-/// Formats a count: a whole number with separated thousands.
-pub fn count(value: Option<f64>) -> String {
-    value.map_or("-".to_string(), |value| thousands(value.round()))
-}
-
-fn thousands(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    if value < 0.0 { format!("-{out}") } else { out }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_keep_about_three_digits_and_separate_thousands() {
-        let text = |value| number(Some(value));
-        assert_eq!(text(1234567.8), "1,234,568");
-        assert_eq!(text(0.1234), "0.123");
-        assert_eq!(text(12.34), "12.3");
-        assert_eq!(text(99.97), "100");
-        assert_eq!(count(Some(6.0)), "6");
-        assert_eq!(
-            (number(None), text(f64::NAN)),
-            ("-".to_string(), "-".to_string())
-        );
-    }
 
     #[test]
     fn markdown_cells_escape_bars() {

@@ -1,13 +1,14 @@
 //! Theoretical bounds next to measurements: read, write and space amplification of each engine with
 //! a known layout.
 
-use super::explain::{Figure, Finding, Kind, Scene};
+use super::explain::finding::{Figure, Finding, Kind, Scene};
 use super::selection::Group;
-use super::table::{Table, number};
+use super::table::Table;
 use super::throughput::{counts_rows, per_item};
 use crate::measure::statistics::median;
 use crate::measure::theory::{Bounds, Data, Layout};
 use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
+use crate::text::number;
 
 /// Memtable size if an adapter does not state one: the default of RocksDB and similar engines.
 const MEMTABLE_BYTES: f64 = 64.0 * 1024.0 * 1024.0;

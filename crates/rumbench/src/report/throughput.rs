@@ -2,8 +2,9 @@
 
 use super::marks;
 use super::selection::Group;
-use super::table::{Table, count, gib, number};
+use super::table::Table;
 use crate::store::result::{CpuPerOp, PhaseResult, base_name};
+use crate::text::{count, gib, number};
 
 /// Returns true if a phase is measured in rows rather than operations: an operation of a load is a
 /// batch.

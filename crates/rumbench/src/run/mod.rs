@@ -1,8 +1,8 @@
 //! Runs suites.
 //!
-//! - The parent's side: [`plan`], [`suite`], [`process`], [`follow`], [`host`], [`cgroup`],
-//!   [`profiled`], [`progress`], [`status`], [`search`] for rate searches, [`specification`] and
-//!   [`remainder`] for suites that are resumed.
+//! - The parent's side: [`plan`], [`schedule`], [`suite`], [`process`], [`follow`], [`host`],
+//!   [`cgroup`], [`profiled`], [`progress`], [`status`], [`search`] for rate searches,
+//!   [`specification`] and [`remainder`] for suites that are resumed.
 //! - The child's side: [`trial`], [`steps`], [`phase`], [`threads`], [`client`], [`pacing`],
 //!   [`sampler`], [`turnover`].
 //! - Both sides: [`protocol`] for their messages, [`split`] for the CPU of a phase.
@@ -23,6 +23,7 @@ pub mod progress;
 pub mod protocol;
 pub mod remainder;
 pub mod sampler;
+pub mod schedule;
 pub mod search;
 pub mod specification;
 pub mod split;

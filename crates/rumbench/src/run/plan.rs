@@ -1,4 +1,4 @@
-//! Plan of a suite: its trials in order, and the disk space that they need. Pure.
+//! Definition of a suite: its settings, and the folders and disk space of its trials. Pure.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::pacing::Rate;
 use super::placement::Placement;
-use super::search::{self, Search};
+use super::search::Search;
 use super::storage::Storage;
-use crate::store::result::{Host, TrialResult, engine_name};
+use crate::store::result::{Host, engine_name};
 
 /// Default number of seconds without a completed request after which a trial counts as stuck: ten
 /// times the longest pause with a recovery seen in any engine.
@@ -36,12 +36,7 @@ pub struct EngineChoice {
 impl EngineChoice {
     /// Returns `engine`, `engine:variant` or either with `@host`.
     pub fn name(&self) -> String {
-        let host = self.host.as_ref().map(|host| host.name.as_str());
-        engine_name(
-            &self.engine,
-            self.variant.as_deref(),
-            host.filter(|name| !name.is_empty()),
-        )
+        engine_name(&self.engine, self.variant.as_deref(), self.host.as_ref())
     }
 }
 
@@ -142,6 +137,31 @@ pub struct Suite {
 }
 
 impl Suite {
+    /// Returns a suite without options: one repetition, all cores, the device as it is.
+    pub fn plain(workload: &str, points: Vec<Point>) -> Suite {
+        Suite {
+            workload: workload.to_string(),
+            points,
+            varied: None,
+            turnover: None,
+            search: None,
+            base: None,
+            repeat: 1,
+            seed: 1,
+            durability: Durability::Buffered,
+            storage: None,
+            storage_from: None,
+            placement: Placement::Free,
+            profile: false,
+            stuck_after_s: STUCK_AFTER_S,
+            out: PathBuf::new(),
+            keep_data: false,
+            mix_durability: false,
+            no_store: false,
+            command: String::new(),
+        }
+    }
+
     /// Returns the engines, with the settings of the first point.
     pub fn engines(&self) -> &[EngineChoice] {
         self.points.first().map_or(&[], |point| &point.engines)
@@ -156,79 +176,6 @@ impl Suite {
         }
         common
     }
-}
-
-/// Next trial to run.
-#[derive(Debug, Clone)]
-pub struct Upcoming {
-    /// Settings of the trial.
-    pub point: Point,
-    /// Index of the engine in `point.engines`.
-    pub engine: usize,
-    /// Repetition, counted from 1.
-    pub repetition: u32,
-}
-
-impl Upcoming {
-    /// Returns the engine of the trial.
-    pub fn choice(&self) -> &EngineChoice {
-        &self.point.engines[self.engine]
-    }
-}
-
-/// Returns the trial that follows `ended`, the list of all ended trials; `None` after the last.
-pub fn upcoming(suite: &Suite, ended: &[TrialResult]) -> Option<Upcoming> {
-    if let Some(search) = &suite.search {
-        return search::upcoming(suite, search, ended);
-    }
-    let order = order(suite.points.len(), suite.engines().len(), suite.repeat);
-    let planned = order.get(ended.len())?;
-    Some(Upcoming {
-        point: suite.points[planned.point].clone(),
-        engine: planned.engine,
-        repetition: planned.repetition,
-    })
-}
-
-/// Returns the number of trials of the whole suite; for a search, the best estimate so far.
-pub fn expected(suite: &Suite, ended: &[TrialResult]) -> usize {
-    match &suite.search {
-        Some(search) => search::expected(suite, search, ended),
-        None => suite.points.len() * suite.engines().len() * suite.repeat as usize,
-    }
-}
-
-/// One trial of the plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Planned {
-    /// Index of the point in the suite.
-    pub point: usize,
-    /// Index of the engine in the suite.
-    pub engine: usize,
-    /// Repetition, counted from 1.
-    pub repetition: u32,
-}
-
-/// Interleaves trials: every second repetition runs in reverse (A B, B A, A B, ...), so that a
-/// drift of the machine affects all engines and all points of a sweep alike. Engines at the same
-/// point are adjacent.
-pub fn order(points: usize, engines: usize, repeat: u32) -> Vec<Planned> {
-    let contestants = points * engines;
-    (1..=repeat)
-        .flat_map(|repetition| {
-            (0..contestants).map(move |place| {
-                let place = match repetition % 2 {
-                    1 => place,
-                    _ => contestants - 1 - place,
-                };
-                Planned {
-                    point: place / engines,
-                    engine: place % engines,
-                    repetition,
-                }
-            })
-        })
-        .collect()
 }
 
 /// Folder of the short calibration trials on `null`.
@@ -263,55 +210,21 @@ pub mod tests {
             host: None,
             settings: BTreeMap::new(),
         };
+        let point = Point {
+            label: None,
+            settings: BTreeMap::new(),
+            engines: vec![choice("null"), choice("sqlite")],
+            clients: 2,
+            cache_bytes: 1 << 20,
+            rate: None,
+            memory: None,
+        };
         Suite {
-            workload: "linkbench".to_string(),
-            points: vec![Point {
-                label: None,
-                settings: BTreeMap::new(),
-                engines: vec![choice("null"), choice("sqlite")],
-                clients: 2,
-                cache_bytes: 1 << 20,
-                rate: None,
-                memory: None,
-            }],
-            varied: None,
-            turnover: None,
-            search: None,
-            base: None,
             repeat: 2,
-            seed: 1,
-            durability: Durability::Buffered,
-            storage: None,
-            storage_from: None,
-            placement: Placement::Free,
-            profile: false,
-            stuck_after_s: STUCK_AFTER_S,
             out: out.to_path_buf(),
-            keep_data: false,
-            mix_durability: false,
-            no_store: false,
             command: "rumbench run linkbench --engine null --engine sqlite --repeat 2".to_string(),
+            ..Suite::plain("linkbench", vec![point])
         }
-    }
-
-    #[test]
-    fn even_repetitions_are_reversed() {
-        let order: Vec<_> = order(1, 2, 3)
-            .iter()
-            .map(|p| (p.engine, p.repetition))
-            .collect();
-        assert_eq!(order, [(0, 1), (1, 1), (1, 2), (0, 2), (0, 3), (1, 3)]);
-    }
-
-    #[test]
-    fn points_of_a_sweep_are_interleaved_with_engines_side_by_side() {
-        let order: Vec<_> = order(2, 2, 2)
-            .iter()
-            .map(|p| (p.point, p.engine, p.repetition))
-            .collect();
-        let first = [(0, 0, 1), (0, 1, 1), (1, 0, 1), (1, 1, 1)];
-        let second = [(1, 1, 2), (1, 0, 2), (0, 1, 2), (0, 0, 2)];
-        assert_eq!(order, [first, second].concat());
     }
 
     #[test]

@@ -108,11 +108,10 @@ impl TrialProcess {
     /// Returns the bytes that the child has written so far by system calls, to files and pipes; 0
     /// if the kernel does not report them.
     pub fn bytes_written(&self) -> u64 {
-        let counters = std::fs::read_to_string(format!("/proc/{}/io", self.child.id()));
-        let counters = counters.unwrap_or_default();
-        let mut lines = counters.lines();
-        let written = lines.find_map(|line| line.strip_prefix("wchar: "));
-        written.and_then(|text| text.parse().ok()).unwrap_or(0)
+        let pid = i32::try_from(self.child.id()).ok();
+        let process = pid.and_then(|pid| procfs::process::Process::new(pid).ok());
+        let counters = process.and_then(|process| process.io().ok());
+        counters.map_or(0, |counters| counters.wchar)
     }
 
     /// Sends SIGKILL to the child's process group.

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::plan::{self, Suite, Upcoming};
+use super::plan::{self, Suite};
+use super::schedule::{self, Upcoming};
 use crate::catalog::usage;
 use crate::store::result::{SuiteResult, TrialResult};
 
@@ -36,7 +37,7 @@ pub fn kept(suite: &Suite, result: &SuiteResult) -> Result<Vec<TrialResult>> {
         .filter(|trial| trial.ended_at.is_some());
     let ended: Vec<TrialResult> = ended.cloned().collect();
     for (number, trial) in ended.iter().enumerate() {
-        let Some(upcoming) = plan::upcoming(suite, &ended[..number]) else {
+        let Some(upcoming) = schedule::upcoming(suite, &ended[..number]) else {
             return Err(refused(format!(
                 "it has {} trials of {number}",
                 ended.len()
@@ -78,7 +79,7 @@ pub fn remove_leftovers(suite: &Suite, kept: &[TrialResult]) -> Result<()> {
     let data = suite.out.join("data");
     let first = if suite.keep_data { kept.len() } else { 0 };
     let folders = (first..=kept.len()).filter_map(|index| {
-        let upcoming = plan::upcoming(suite, &kept[..index])?;
+        let upcoming = schedule::upcoming(suite, &kept[..index])?;
         Some(plan::folder(index, upcoming.choice()))
     });
     for folder in folders.chain([plan::CALIBRATION_FOLDER.to_string()]) {
@@ -114,7 +115,7 @@ mod tests {
         result.seed = suite.seed;
         result.trials.clear();
         while result.trials.len() < trials {
-            let Some(next) = plan::upcoming(suite, &result.trials) else {
+            let Some(next) = schedule::upcoming(suite, &result.trials) else {
                 break;
             };
             let ended = result.trials.len() + 1 < trials;

@@ -138,10 +138,13 @@ pub fn sample(watched: &Watched<'_>, start: Instant, done: &Receiver<()>) -> Sam
         }
         let now = Snapshot::take(watched.device, watched.server);
         let walk = files <= FILES_WALKED_EVERY_SECOND || second % 10 == 0;
-        let interval = observe(watched, second, &previous, &now, walk, &mut files);
-        samples.directory_peak = samples
-            .directory_peak
-            .max(interval.directory_bytes.unwrap_or(0));
+        let directory_bytes = walk.then(|| {
+            let allocated = size::of_engine(watched.engine, watched.directory, false);
+            files = allocated.files;
+            allocated.directory
+        });
+        let interval = observe(watched, second, &previous, &now, directory_bytes);
+        samples.directory_peak = samples.directory_peak.max(directory_bytes.unwrap_or(0));
         samples.rss_peak = samples.rss_peak.max(interval.rss_bytes.unwrap_or(0));
         samples.seconds.push(interval);
         previous = now;
@@ -159,14 +162,8 @@ fn observe(
     second: u64,
     before: &Snapshot,
     now: &Snapshot,
-    walk: bool,
-    files: &mut u64,
+    directory_bytes: Option<u64>,
 ) -> Interval {
-    let directory_bytes = walk.then(|| {
-        let allocated = size::of_engine(watched.engine, watched.directory, false);
-        *files = allocated.files;
-        allocated.directory
-    });
     let kb = before.kb().zip(now.kb());
     let server_cpu = before.server_cpu.zip(now.server_cpu);
     let server_cpu = server_cpu.map_or(0.0, |(before, now)| now - before);

@@ -8,9 +8,8 @@
 use std::collections::VecDeque;
 
 use crate::measure::statistics::stalled_limit;
-use crate::report::html::label_us;
-use crate::report::table::{count, gib, number};
 use crate::store::result::Interval;
+use crate::text::{count, gib, microseconds, number};
 
 /// Number of recent seconds kept: a minute.
 const KEPT: usize = 60;
@@ -121,7 +120,7 @@ impl SuiteStatus {
             );
         }
         if let Some(below) = self.percentile(0.99) {
-            line += &format!(", p99 below {}", label_us(below));
+            line += &format!(", p99 below {}", microseconds(below));
         }
         if let Some((second, _)) = self.last_stall {
             line += &format!(", last stall at {second} s");
@@ -226,13 +225,13 @@ impl SuiteStatus {
 
     fn response_line(&self) -> Option<String> {
         let longest = self.last().map(|second| second.max_us).reduce(f64::max)?;
-        let below = |share| self.percentile(share).map_or("-".to_string(), label_us);
+        let below = |share| self.percentile(share).map_or("-".to_string(), microseconds);
         Some(format!(
             "wait  p50 below {}, p99 {}, p99.9 {}, longest {} (last {} s)",
             below(0.5),
             below(0.99),
             below(0.999),
-            label_us(longest),
+            microseconds(longest),
             self.last().count()
         ))
     }

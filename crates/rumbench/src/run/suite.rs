@@ -14,18 +14,20 @@ use time::format_description::well_known::Rfc3339;
 
 use super::cgroup::{Bound, Bounds};
 use super::interrupt::Interrupts;
-use super::plan::{self, EngineChoice, Point, Suite, Upcoming};
+use super::plan::{self, EngineChoice, Point, Suite};
 use super::progress::{Progress, say};
 use super::protocol::TrialSpec;
+use super::schedule::{self, Upcoming};
 use super::specification;
 use super::split;
 use super::status::SuiteStatus;
 use super::storage::Storage;
 use crate::catalog;
-use crate::measure::doctor::{self, Finding, Machine};
+use crate::measure::doctor::{self, Machine};
 use crate::measure::{environment, size};
 use crate::report::{find_rate, marks, spread, sweep};
 use crate::store::file;
+use crate::store::finding::Finding;
 use crate::store::result::{SuiteResult, TrialResult};
 use crate::store::sweep::{Sweep, TURNOVER};
 
@@ -88,7 +90,7 @@ pub fn resume(
         interrupted: false,
         ..stopped
     };
-    if plan::upcoming(suite, &result.trials).is_some() {
+    if schedule::upcoming(suite, &result.trials).is_some() {
         check_disk(suite)?;
         result.resumed_at.push(timestamp());
     }
@@ -211,11 +213,11 @@ impl Runner<'_> {
     fn run_all(&mut self) -> Result<()> {
         self.save()?;
         // In a resumed suite some trials have ended.
-        if plan::upcoming(self.suite, &self.result.trials).is_some() {
-            self.calibrate(plan::expected(self.suite, &self.result.trials))?;
+        if schedule::upcoming(self.suite, &self.result.trials).is_some() {
+            self.calibrate(schedule::expected(self.suite, &self.result.trials))?;
         }
         while self.interrupts.count() == 0 {
-            let Some(next) = plan::upcoming(self.suite, &self.result.trials) else {
+            let Some(next) = schedule::upcoming(self.suite, &self.result.trials) else {
                 break;
             };
             self.run_trial(&next)?;
@@ -313,7 +315,7 @@ impl Runner<'_> {
         let spec = self.spec(choice, point, trial.seed, &directory);
         let status = SuiteStatus {
             trial: index + 1,
-            trials: plan::expected(self.suite, &self.result.trials),
+            trials: schedule::expected(self.suite, &self.result.trials),
             label: format!("{} #{}", trial.contestant(), next.repetition),
             ..SuiteStatus::default()
         };

@@ -47,6 +47,15 @@ pub struct Latency {
     pub max: f64,
 }
 
+/// Upper bounds of the response-time buckets of the reference Insert Benchmark in microseconds,
+/// inclusive. Longer responses have a bucket of their own.
+pub const BUCKET_BOUNDS_US: [u64; 9] = [
+    256, 1_000, 4_000, 16_000, 64_000, 256_000, 1_000_000, 4_000_000, 16_000_000,
+];
+
+/// Number of responses in each bucket.
+pub type Buckets = [u64; BUCKET_BOUNDS_US.len() + 1];
+
 /// CPU microseconds per operation. `total` is the sum of client, both engine parts and server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuPerOp {

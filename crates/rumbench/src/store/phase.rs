@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::figures::{
-    Amplification, CountsPerOp, CpuPerOp, CpuSeconds, Latency, ProcessIo, Profile, RssBytes,
-    SizeBytes, StoredBytes,
+    Amplification, Buckets, CountsPerOp, CpuPerOp, CpuSeconds, Latency, ProcessIo, Profile,
+    RssBytes, SizeBytes, StoredBytes,
 };
-use crate::measure::latency::Buckets;
 
 /// Results of the background clients, which have a rate of their own. They are in no other number
 /// of the phase except errors and written bytes.

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::result::Latency;
+use super::figures::Latency;
 
 /// Search for the highest rate.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

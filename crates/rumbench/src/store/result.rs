@@ -10,13 +10,13 @@ use rumbench_core::engine::{Durability, DurabilityFacts};
 use serde::{Deserialize, Serialize};
 
 pub use super::figures::{
-    Amplification, CountsPerOp, CpuPerOp, CpuSeconds, HotFunction, Latency, ProcessIo, Profile,
-    RssBytes, SizeBytes, StoredBytes,
+    Amplification, BUCKET_BOUNDS_US, Buckets, CountsPerOp, CpuPerOp, CpuSeconds, HotFunction,
+    Latency, ProcessIo, Profile, RssBytes, SizeBytes, StoredBytes,
 };
+use super::finding::Finding;
 pub use super::phase::{BackgroundResult, Interval, PacingError, PhaseResult, base_name};
 use super::rate_search::RateSearch;
 use super::sweep::Sweep;
-use crate::measure::doctor::Finding;
 
 /// Version of this schema, raised if a reader of the old one would misunderstand the new one. A
 /// result without the additions of version 2 is written as version 1: see [`SuiteResult::version`].
@@ -191,12 +191,7 @@ pub struct TrialResult {
 impl TrialResult {
     /// Returns `engine`, `engine:variant` or either with `@host`, as on the command line.
     pub fn name(&self) -> String {
-        let host = self.host.as_ref().map(|host| host.name.as_str());
-        engine_name(
-            &self.engine,
-            self.variant.as_deref(),
-            host.filter(|name| !name.is_empty()),
-        )
+        engine_name(&self.engine, self.variant.as_deref(), self.host.as_ref())
     }
 
     /// Returns the name, and in a sweep the setting: trials with equal values are repetitions.
@@ -231,10 +226,12 @@ impl TrialResult {
     }
 }
 
-/// Returns the name of an engine as on the command line.
-pub fn engine_name(engine: &str, variant: Option<&str>, host: Option<&str>) -> String {
+/// Returns the name of an engine as on the command line: `engine`, `engine:variant` or either with
+/// `@host`.
+pub fn engine_name(engine: &str, variant: Option<&str>, host: Option<&Host>) -> String {
     let variant = variant.map(|variant| format!(":{variant}"));
-    let host = host.map(|host| format!("@{host}"));
+    let host = host.filter(|host| !host.name.is_empty());
+    let host = host.map(|host| format!("@{}", host.name));
     let parts = [variant, host].into_iter().flatten();
     std::iter::once(engine.to_string()).chain(parts).collect()
 }

@@ -15,8 +15,9 @@ use clap::{Args, Parser, Subcommand};
 use rumbench_core::names::unknown;
 
 use self::file::{Asked, SuiteFile};
+use super::process::{Exit, print};
+use super::resume;
 use super::run::{self, PrintArgs, RunArgs, default_out, run_suite};
-use super::{Exit, print, resume};
 use crate::catalog::usage;
 use crate::report::html::index;
 use crate::report::marks;

@@ -20,9 +20,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use rumbench_core::undo::Record;
-use serde::Serialize;
 
 use fate::Fate;
+pub use restore::Lost;
 
 /// File name of the preloaded library.
 const LIBRARY: &str = "librumbench_powercut.so";
@@ -35,35 +35,6 @@ pub struct PowerCut {
     root: PathBuf,
     journal: PathBuf,
     kept: PathBuf,
-}
-
-/// Losses of all power losses of a test.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Lost {
-    /// Bytes that the engine wrote, as the library saw them.
-    pub bytes_seen: u64,
-    /// Bytes that the kernel counted but the library did not see, reports to the laboratory
-    /// excluded.
-    pub bytes_unseen: u64,
-    /// Number of writes that lost at least one sector.
-    pub writes: u64,
-    /// Number of changes of names undone.
-    pub names: u64,
-    /// Files changed in ways that the library cannot see.
-    pub unseen_files: Vec<String>,
-}
-
-impl Lost {
-    /// Adds the losses of another power loss.
-    pub fn add(&mut self, other: Lost) {
-        self.bytes_seen += other.bytes_seen;
-        self.bytes_unseen += other.bytes_unseen;
-        self.writes += other.writes;
-        self.names += other.names;
-        self.unseen_files.extend(other.unseen_files);
-        self.unseen_files.sort();
-        self.unseen_files.dedup();
-    }
 }
 
 impl PowerCut {

@@ -8,15 +8,45 @@ use std::collections::hash_map::Entry;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rumbench_core::undo::Record;
+use serde::Serialize;
 
-use super::Lost;
 use super::fate::{Fate, SECTOR, sectors};
+
+/// Losses of all power losses of a test.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Lost {
+    /// Bytes that the engine wrote, as the library saw them.
+    pub bytes_seen: u64,
+    /// Bytes that the kernel counted but the library did not see, reports to the laboratory
+    /// excluded.
+    pub bytes_unseen: u64,
+    /// Number of writes that lost at least one sector.
+    pub writes: u64,
+    /// Number of changes of names undone.
+    pub names: u64,
+    /// Files changed in ways that the library cannot see.
+    pub unseen_files: Vec<String>,
+}
+
+impl Lost {
+    /// Adds the losses of another power loss.
+    pub fn add(&mut self, other: Lost) {
+        self.bytes_seen += other.bytes_seen;
+        self.bytes_unseen += other.bytes_unseen;
+        self.writes += other.writes;
+        self.names += other.names;
+        self.unseen_files.extend(other.unseen_files);
+        self.unseen_files.sort();
+        self.unseen_files.dedup();
+    }
+}
 
 /// Applies `fate` to the files below `directories`.
 ///
@@ -119,7 +149,7 @@ impl Files {
                     any = true;
                     let start = (sector * SECTOR).max(*offset);
                     let end = ((sector + 1) * SECTOR).min(offset + len);
-                    self.put_back(*file, start, end, *offset, old)?;
+                    self.put_back(*file, start..end, *offset, old)?;
                 }
                 Ok(any)
             }
@@ -129,7 +159,7 @@ impl Files {
                 new_size,
                 old,
             } if number >= fate.size_from(*file) => {
-                self.put_back(*file, *new_size, *old_size, *new_size, old)?;
+                self.put_back(*file, *new_size..*old_size, *new_size, old)?;
                 self.resize(*file, *old_size)?;
                 Ok(false)
             }
@@ -137,15 +167,14 @@ impl Files {
         }
     }
 
-    /// Restores the bytes from `start` to `end`; `old` begins at `base`, and bytes after its end
-    /// are zeros.
-    fn put_back(&mut self, file: u32, start: u64, end: u64, base: u64, old: &[u8]) -> Result<()> {
+    /// Restores the bytes of a range; `old` begins at `base`, and bytes after its end are zeros.
+    fn put_back(&mut self, file: u32, range: Range<u64>, base: u64, old: &[u8]) -> Result<()> {
         let Some(patched) = self.file(file)? else {
             return Ok(());
         };
-        let mut at = start;
-        while at < end {
-            let len = (end - at).min(1 << 20) as usize;
+        let mut at = range.start;
+        while at < range.end {
+            let len = (range.end - at).min(1 << 20) as usize;
             let known = old.get((at - base) as usize..).unwrap_or_default();
             let known = &known[..known.len().min(len)];
             let mut bytes = known.to_vec();

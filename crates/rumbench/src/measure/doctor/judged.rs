@@ -2,12 +2,16 @@
 
 use std::borrow::Cow;
 
-use super::{Finding, Machine, PROFILE_ADVICE, Verdict};
-use crate::report::html::label_us;
-use crate::report::table::count;
+use super::machine::Machine;
+use crate::store::finding::{Finding, Verdict};
+use crate::text::{count, microseconds};
 
 /// Smallest free space without a warning, in GiB.
 const FREE_GIB: f64 = 10.0;
+
+/// Advice for a kernel that refuses samples.
+pub const PROFILE_ADVICE: &str =
+    "run as root, or allow it with `sysctl kernel.perf_event_paranoid=1`";
 
 /// Returns the findings for all facts of a machine.
 pub fn findings(machine: &Machine) -> Vec<Finding> {
@@ -142,7 +146,7 @@ fn storage(machine: &Machine) -> Vec<Finding> {
 /// Returns the findings from the test of the device.
 fn tried(machine: &Machine) -> Vec<Finding> {
     let mut all = Vec::new();
-    let synced = |us: Option<f64>| us.map_or("unknown".to_string(), label_us);
+    let synced = |us: Option<f64>| us.map_or("unknown".to_string(), microseconds);
     let fast = machine.fdatasync_us.is_some_and(|us| us < 20.0);
     let found = format!(
         "fsync {}, fdatasync {} for one page",
@@ -164,7 +168,7 @@ fn tried(machine: &Machine) -> Vec<Finding> {
             format!(
                 "{} pages of 4 KiB a second by one thread, {} each",
                 count(Some(*reads)),
-                label_us(1e6 / reads)
+                microseconds(1e6 / reads)
             ),
             "",
         ),

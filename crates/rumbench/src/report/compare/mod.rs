@@ -14,9 +14,10 @@ pub mod values;
 use serde::Serialize;
 
 use self::values::{Value, values};
-use super::table::{Table, number};
+use super::table::Table;
 use crate::measure::statistics::{Ratio, median, paired_ratio};
 use crate::store::result::TrialResult;
+use crate::text::number;
 
 /// Verdict on one number or on one engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -74,60 +74,35 @@ pub fn values(trials: &[&TrialResult], phase: &str) -> BTreeMap<Key, Value> {
         let Some(phase) = trial.phases.iter().find(|found| found.name == phase) else {
             continue;
         };
+        let mut put = |key: Key, empty: Value, value: Option<f64>| {
+            if let Some(value) = value {
+                let entry = found.entry(key).or_insert(empty);
+                entry.by_repetition.insert(trial.repetition, value);
+            }
+        };
         for (place, (name, value)) in NUMBERS.iter().enumerate() {
             let metric = metrics::find(name);
-            let unit = metric.map_or("", |metric| metric.unit);
-            let better = metric
-                .and_then(|metric| metric.higher_is_better)
-                .unwrap_or(false);
-            put(
-                &mut found,
-                (place, (*name).to_string()),
-                unit,
-                better,
-                trial.repetition,
-                value(phase),
-            );
+            let better = metric.and_then(|metric| metric.higher_is_better);
+            let empty = Value {
+                unit: metric.map_or("", |metric| metric.unit),
+                higher_is_better: better.unwrap_or(false),
+                by_repetition: BTreeMap::new(),
+            };
+            put((place, (*name).to_string()), empty, value(phase));
         }
         for (operation, latency) in &phase.latency_us {
             for (figure, value) in FIGURES {
-                let value = |latency| value(latency).filter(|us| us.is_finite());
+                let empty = Value {
+                    unit: "us",
+                    higher_is_better: false,
+                    by_repetition: BTreeMap::new(),
+                };
                 let key = (NUMBERS.len(), format!("latency_us.{operation}.{figure}"));
-                put(
-                    &mut found,
-                    key,
-                    "us",
-                    false,
-                    trial.repetition,
-                    value(latency),
-                );
+                put(key, empty, value(latency).filter(|us| us.is_finite()));
             }
         }
     }
     found
-}
-
-fn put(
-    found: &mut BTreeMap<Key, Value>,
-    key: Key,
-    unit: &'static str,
-    higher_is_better: bool,
-    repetition: u32,
-    value: Option<f64>,
-) {
-    let Some(value) = value else {
-        return;
-    };
-    let empty = || Value {
-        unit,
-        higher_is_better,
-        by_repetition: BTreeMap::new(),
-    };
-    found
-        .entry(key)
-        .or_insert_with(empty)
-        .by_repetition
-        .insert(repetition, value);
 }
 
 /// Returns the names that a threshold may use.

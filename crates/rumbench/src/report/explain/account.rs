@@ -4,12 +4,13 @@
 //! [`of_threads`] is exact, for embedded engines; [`of_costs`] compares the other known costs.
 //! Costs are per operation, or per row in phases measured in rows.
 
+use super::finding::Scene;
 use super::usage::{self, MATERIAL, Resource, Usage};
-use super::{Scene, times};
 use crate::measure::statistics::median;
-use crate::report::table::number;
 use crate::report::throughput::{per_item, rate};
 use crate::store::result::PhaseResult;
+use crate::text::number;
+use crate::text::times;
 
 /// Distance from a ratio of 1 up to which engines count as equal, as in published reports.
 pub const EQUAL: f64 = 0.05;

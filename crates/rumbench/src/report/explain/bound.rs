@@ -1,11 +1,12 @@
 //! Bottleneck of an engine's throughput in a phase, taken from the median trial among those that
 //! agree on it.
 
+use super::finding::{Figure, Finding, Kind, Scene};
 use super::usage::{Part, Resource, Usage};
-use super::{Figure, Finding, Kind, Scene, percent};
-use crate::report::table::number;
 use crate::report::throughput::{counts_rows, per_item, rate};
 use crate::store::result::{CpuPerOp, PhaseResult, TrialResult};
+use crate::text::number;
+use crate::text::percent;
 
 /// Smallest share that is mentioned in addition to the largest.
 const WORTH: f64 = 0.25;

@@ -8,10 +8,11 @@
 //! direction.
 
 use super::account::{self, EQUAL, Reason, Side};
-use super::{Figure, Finding, Kind, Scene, percent, times};
-use crate::report::table::{gib, number};
+use super::finding::{Figure, Finding, Kind, Scene};
 use crate::report::throughput::{counts_rows, unit};
 use crate::store::result::{Comparison, PhaseResult};
+use crate::text::{gib, number};
+use crate::text::{percent, times};
 
 /// Smallest ratio of sizes that is mentioned.
 const WORTH: f64 = 1.25;

@@ -1,6 +1,6 @@
 //! Functions on which an engine spent its CPU time, if it was sampled.
 
-use super::{Figure, Finding, Kind, Scene};
+use super::finding::{Figure, Finding, Kind, Scene};
 use crate::report::profile::{in_words, profile};
 
 /// Number of functions in a sentence.

@@ -15,7 +15,7 @@ use rumbench_core::engine::{Durability, DurabilityFacts};
 
 use super::*;
 use crate::report::assert_snapshot;
-use crate::store::result::{BackgroundResult, CpuPerOp, PhaseResult, SizeBytes};
+use crate::store::result::{BackgroundResult, CpuPerOp, PhaseResult, SizeBytes, TrialResult};
 
 const ENGINES: [&str; 3] = ["postgres", "innodb", "myrocks"];
 

@@ -6,10 +6,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Figure, Finding, Kind, Scene, times};
+use super::finding::{Figure, Finding, Kind, Scene};
 use crate::measure::statistics::{median, stalled_limit};
-use crate::report::table::number;
 use crate::store::result::{Interval, PhaseResult, TrialResult};
+use crate::text::number;
+use crate::text::times;
 
 /// Multiple of the usual growth from which a counter's growth is an event.
 const UNUSUAL: f64 = 3.0;

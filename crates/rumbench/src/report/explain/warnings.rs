@@ -4,17 +4,19 @@
 //! Faults of the machine are in [`machine`]. Each warning is about the suite and names its trials.
 
 mod machine;
+mod subjects;
 
 use std::collections::BTreeMap;
 
-use super::{Figure, Finding, Kind, percent};
+use self::subjects::{names, requests, trial_name, usable, warning};
+use super::finding::{Figure, Finding};
 use crate::measure::statistics::{PAIRS_FOR_VERDICT, median};
-use crate::report::and;
 use crate::report::marks;
 use crate::report::selection::durability;
-use crate::report::table::number;
-use crate::report::throughput::{counts_rows, rate};
+use crate::report::throughput::rate;
 use crate::store::result::{PhaseResult, SuiteResult, TrialResult};
+use crate::text::number;
+use crate::text::percent;
 
 /// Shortest phase, in seconds, that shows background work and stalls.
 const SECONDS_MIN: f64 = 10.0;
@@ -27,8 +29,6 @@ const UNSTEADY: f64 = 0.2;
 const SECONDS_OF_THIRDS: usize = 9;
 /// Share of all writes left to settle above which a phase is listed.
 const DEBT: f64 = 0.5;
-/// Most names in a warning.
-const NAMES: usize = 6;
 
 /// Returns all warnings, the most serious first.
 pub fn findings(suite: &SuiteResult) -> Vec<Finding> {
@@ -52,47 +52,6 @@ pub fn findings(suite: &SuiteResult) -> Vec<Finding> {
     found.extend(machine::profile(suite));
     found.extend(calibration(suite));
     found
-}
-
-fn warning(text: String, figures: Vec<Figure>) -> Finding {
-    Finding::of_suite(Kind::Warning, text, figures)
-}
-
-/// Joins the names, each once, to a list of at most [`NAMES`].
-fn names(all: Vec<String>) -> String {
-    let mut few: Vec<String> = Vec::new();
-    for name in all {
-        if !few.contains(&name) {
-            few.push(name);
-        }
-    }
-    if few.len() > NAMES {
-        let more = format!("{} more", few.len() - NAMES);
-        few.truncate(NAMES);
-        few.push(more);
-    }
-    and(&few)
-}
-
-fn trial_name(trial: &TrialResult) -> String {
-    format!("{} #{}", trial.contestant(), trial.repetition)
-}
-
-/// Returns the trials with valid numbers.
-fn usable(suite: &SuiteResult) -> impl Iterator<Item = &TrialResult> {
-    let trials = suite.trials.iter();
-    trials.filter(|trial| !trial.has_mark("wrong-answer") && trial.durability_facts.is_some())
-}
-
-/// Returns the recorded request phases: no loads and no warm-up.
-fn requests(suite: &SuiteResult) -> impl Iterator<Item = (&TrialResult, &PhaseResult)> {
-    let recorded = |phase: &&PhaseResult| {
-        phase.operations > 0 && !counts_rows(&phase.name) && !phase.latency_us.is_empty()
-    };
-    usable(suite).flat_map(move |trial| {
-        let phases = trial.phases.iter().filter(recorded);
-        phases.map(move |phase| (trial, phase))
-    })
 }
 
 fn failed(suite: &SuiteResult) -> Option<Finding> {

@@ -1,8 +1,9 @@
 //! Response time against rate, as a curve.
 
-use crate::report::table::{Table, number};
+use crate::report::table::Table;
 use crate::store::rate_search::{FoundRate, RateSearch};
 use crate::store::result::Latency;
+use crate::text::number;
 
 /// Characters of the longest bar.
 const BAR: usize = 30;

@@ -6,9 +6,10 @@ use super::markup::escape;
 use super::page::View;
 use super::tables;
 use super::verdict::written;
-use crate::report::table::{Table, gib, number};
+use crate::report::table::Table;
 use crate::report::throughput::{item, per_item};
 use crate::store::result::{CpuPerOp, PhaseResult};
+use crate::text::{gib, number};
 
 /// Part of the CPU time: its CSS class, its name and its getter.
 type Part = (&'static str, &'static str, fn(&CpuPerOp) -> Option<f64>);

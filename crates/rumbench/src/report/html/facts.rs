@@ -7,10 +7,11 @@ use super::markup::{details, element, escape};
 use super::tables;
 use crate::catalog::DEFINITION;
 use crate::report::doctor::machine;
-use crate::report::hosts;
 use crate::report::selection::durability;
-use crate::report::table::{Table, number};
+use crate::report::table::Table;
+use crate::report::tables::hosts;
 use crate::store::result::{Host, SuiteResult, TrialResult};
+use crate::text::number;
 
 /// Renders the part of the page below the numbers. `all_ends` adds the counters at the end of each
 /// phase, not only of the last one.

@@ -43,16 +43,12 @@ use self::page::{DETAILS, Detail, View};
 use super::explain::{self as words, Finding};
 use super::selection::{Group, durability, groups};
 use super::sweep::has_points;
-use super::{ReportOptions, phase_tables, summary_tables, theory, throughput};
+use super::tables::{phase_tables, summary_tables};
+use super::{ReportOptions, theory, throughput};
 use rumbench_core::custom::KINDS;
 
 use crate::catalog::WORKLOADS;
 use crate::store::result::{SuiteResult, base_name};
-
-/// Formats microseconds with a suitable unit.
-pub fn label_us(us: f64) -> String {
-    scale::label(us, scale::Unit::Microseconds)
-}
 
 /// Size limit of the page in bytes.
 pub const LIMIT_BYTES: usize = 1_000_000;

@@ -1,7 +1,7 @@
 //! Axes: the position of a value between the two ends of a chart, and the round values that label
 //! it.
 
-use crate::report::table::number;
+use crate::text::{microseconds, short};
 
 /// Steps between ticks of a time axis, in seconds.
 const TIME_STEPS: &[f64] = &[
@@ -162,9 +162,7 @@ fn nice_step(least: f64) -> f64 {
 pub fn label(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Number | Unit::Names => short(value),
-        Unit::Microseconds if value >= 999_500.0 => format!("{} s", short(value / 1e6)),
-        Unit::Microseconds if value >= 999.5 => format!("{} ms", short(value / 1e3)),
-        Unit::Microseconds => format!("{} us", short(value)),
+        Unit::Microseconds => microseconds(value),
         Unit::Time if value >= 3600.0 && value % 60.0 == 0.0 => {
             format!("{} h", short(value / 3600.0))
         }
@@ -173,24 +171,6 @@ pub fn label(value: f64, unit: Unit) -> String {
         }
         Unit::Time => format!("{} s", short(value)),
     }
-}
-
-/// Formats a number as in the tables, but without trailing zeros and with k, M and G for large
-/// values.
-fn short(value: f64) -> String {
-    let (scaled, suffix) = match value.abs() {
-        size if size >= 1e9 => (value / 1e9, "G"),
-        size if size >= 1e6 => (value / 1e6, "M"),
-        size if size >= 1e4 => (value / 1e3, "k"),
-        _ => (value, ""),
-    };
-    let text = number(Some(scaled));
-    let trimmed = if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        &text
-    };
-    format!("{trimmed}{suffix}")
 }
 
 #[cfg(test)]

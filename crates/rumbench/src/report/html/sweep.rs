@@ -12,11 +12,11 @@ use super::tables;
 use crate::report::selection::Group;
 use crate::report::sweep::curve::{Point, points};
 use crate::report::sweep::{CLIENTS, Whole, has_points, tables as rows, whole};
-use crate::report::table::number;
 use crate::report::throughput::{counts_rows, unit};
 use crate::report::{ReportOptions, decision};
 use crate::store::result::SuiteResult;
 use crate::store::sweep::{Aging, Sweep};
+use crate::text::number;
 
 /// Number of segments of a drawn fit.
 const FIT_POINTS: usize = 60;

@@ -5,11 +5,11 @@ use super::markup::{element, escape};
 use super::page::View;
 use super::plot::swatch;
 use crate::measure::statistics::PAIRS_FOR_VERDICT;
-use crate::report::and;
 use crate::report::spread;
-use crate::report::table::{gib, number};
 use crate::report::throughput::{rate, unit};
 use crate::store::result::{Comparison, PhaseResult};
+use crate::text::and;
+use crate::text::{gib, number};
 
 /// Distance from a ratio of 1 up to which engines without a verdict count as equal, as in published
 /// reports.

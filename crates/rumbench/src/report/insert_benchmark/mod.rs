@@ -6,28 +6,22 @@
 
 pub mod record;
 pub mod responses;
+pub mod steps;
 pub mod summary;
 
 use std::collections::BTreeMap;
 
 use super::selection::Group;
-use super::table::{Table, number};
+use super::table::Table;
 use crate::store::result::{PhaseResult, SuiteResult, TrialResult, base_name};
+use crate::text::number;
 use record::{Measured, rate_at};
+use steps::{is_query, is_write};
 
 /// Rows that `l.x` inserts. The record counts them once for any number of tables.
 const ROWS_L_X: f64 = 100.0;
 /// Rows over which the last rate is computed, in the form of 2016.
 const LAST_ROWS: u64 = 100_000;
-
-/// Returns true for a load or write step, measured by its inserts.
-fn is_write(phase: &str) -> bool {
-    base_name(phase).starts_with("l.")
-}
-
-fn is_query(phase: &str) -> bool {
-    base_name(phase).starts_with('q')
-}
 
 /// Returns the three summary tables, and the worst seconds of the background inserts. Empty for
 /// other workloads.
@@ -66,15 +60,6 @@ pub fn step(suite: &SuiteResult, group: &Group<'_>, phase: &str, base: &str) -> 
         tables.extend(single_stream(group, phase));
     }
     tables
-}
-
-/// Returns the throughput of a step: rows inserted per second, or queries per second.
-pub fn rate(phase: &PhaseResult) -> Option<f64> {
-    if is_write(&phase.name) {
-        phase.rows_per_s
-    } else {
-        phase.ops_per_s
-    }
 }
 
 /// Measurements of a step, by trial.

@@ -4,7 +4,7 @@
 //! includes the start of the clients. The rates at the 50th and 99th percentile are those of all
 //! clients; in the published reports they are those of the first client.
 
-use super::super::table::gib;
+use crate::text::gib;
 
 /// Column names in the published order.
 pub const COLUMNS: &[&str] = &[

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use super::super::selection::Group;
 use super::super::table::{Table, Tint};
-use crate::measure::latency::Buckets;
-use crate::store::result::{Latency, PhaseResult};
+use crate::store::result::{Buckets, Latency, PhaseResult};
 
 const HEADERS: &[&str] = &[
     "engine", "256us", "1ms", "4ms", "16ms", "64ms", "256ms", "1s", "4s", "16s", "gt", "max (s)",

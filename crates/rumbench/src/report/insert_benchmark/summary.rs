@@ -7,9 +7,10 @@
 
 use super::super::marks::background_rate_unmet;
 use super::super::selection::Group;
-use super::super::table::{Table, Tint, count, number};
-use super::{is_query, rate};
+use super::super::table::{Table, Tint};
+use super::steps::{is_query, rate};
 use crate::store::result::PhaseResult;
+use crate::text::{count, number};
 
 /// Returns the published colors of a column. Each row has its value, and true if it reached its
 /// rate.

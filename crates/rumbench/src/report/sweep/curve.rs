@@ -1,13 +1,13 @@
 //! One engine and one phase at all values of a sweep: medians, ranges, and ratios to the first
 //! value.
 
-use super::Whole;
+use super::whole::Whole;
 use crate::measure::statistics::{Ratio, median, paired_ratio};
 use crate::report::selection::Group;
-use crate::report::table::gib;
 use crate::report::throughput::{per_item, rate};
 use crate::store::result::{PhaseResult, TrialResult};
 use crate::store::sweep::Sweep;
+use crate::text::gib;
 
 /// Measurements of one engine and phase at one value of the sweep.
 #[derive(Debug, Clone)]

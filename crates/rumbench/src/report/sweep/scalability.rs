@@ -2,11 +2,14 @@
 //! in words.
 
 use super::curve::{Point, points};
-use super::{CLIENTS, Whole};
+use super::whole::Whole;
 use crate::measure::scalability::{Fit, POINTS_MIN, different, fit};
-use crate::report::table::{count, number};
 use crate::report::throughput::{counts_rows, unit};
 use crate::store::sweep::{Scalability, Sweep};
+use crate::text::{count, number};
+
+/// Setting of the sweeps that are fitted with the Universal Scalability Law.
+pub const CLIENTS: &str = "clients";
 
 /// Average error above which a fit describes its trials badly.
 const ERROR_POOR: f64 = 0.10;

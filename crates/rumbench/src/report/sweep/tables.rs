@@ -1,15 +1,16 @@
 //! Tables of a sweep: each phase by value, the fits, the steps of aging databases.
 
-use super::Whole;
 use super::aging::STEPS_MIN;
 use super::curve::{Point, against_first, frequent_operation, points};
+use super::whole::Whole;
 use crate::measure::scalability::throughput;
 use crate::report::selection::Group;
 use crate::report::spread;
-use crate::report::table::{Table, gib, number};
+use crate::report::table::Table;
 use crate::report::throughput::{counts_rows, rate, unit};
 use crate::store::result::{PhaseResult, SuiteResult};
 use crate::store::sweep::{Aging, Estimate, Scalability, Sweep};
+use crate::text::{gib, number};
 
 /// Most rows in a table of steps; of more steps only every n-th is shown.
 const STEPS_SHOWN: usize = 60;

@@ -7,8 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use procfs::process::Process;
+use procfs::{MountEntry, ProcessCGroups};
 
-use super::PREFIX;
+/// Prefix of group names; the process id of the laboratory and the number of the trial follow.
+pub(super) const PREFIX: &str = "rumbench-";
 
 /// Controller of a control group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,9 +78,10 @@ impl Hierarchy {
     /// # Errors
     /// When the kernel has none for the controller.
     pub fn of_this_process(controller: Controller) -> Result<Hierarchy> {
-        let mounts = super::read(Path::new("/proc/self/mounts"))?;
-        let groups = super::read(Path::new("/proc/self/cgroup"))?;
-        Hierarchy::parse(controller, &mounts, &groups).with_context(|| {
+        let mounts = procfs::mounts().context("cannot list file systems")?;
+        let groups = Process::myself().and_then(|process| process.cgroups());
+        let groups = groups.context("cannot list the own control groups")?;
+        Hierarchy::find(controller, &mounts, &groups).with_context(|| {
             format!(
                 "{} needs control groups, and this system has none for {}",
                 controller.option(),
@@ -87,33 +91,32 @@ impl Hierarchy {
     }
 
     /// Finds the hierarchy in the kernel's lists of mounts and of the groups of a process.
-    fn parse(controller: Controller, mounts: &str, groups: &str) -> Option<Hierarchy> {
-        let has = |list: &str, name: &str| list.split(',').any(|one| one == name);
-        let mounted = |kind: &str, option: Option<&str>| {
-            mounts.lines().find_map(|line| {
-                let fields: Vec<&str> = line.split(' ').collect();
-                let options = fields.get(3)?;
-                let fits = fields[2] == kind && option.is_none_or(|o| has(options, o));
-                fits.then(|| PathBuf::from(fields[1]))
-            })
+    fn find(
+        controller: Controller,
+        mounts: &[MountEntry],
+        groups: &ProcessCGroups,
+    ) -> Option<Hierarchy> {
+        let mounted = |fits: &dyn Fn(&MountEntry) -> bool| {
+            let mount = mounts.iter().find(|mount| fits(mount));
+            mount.map(|mount| PathBuf::from(&mount.fs_file))
         };
-        // `4:memory:/a/b` in version 1, `0::/a/b` in version 2.
-        let own = |fits: &dyn Fn(&str) -> bool| {
-            groups.lines().find_map(|line| {
-                let mut fields = line.splitn(3, ':').skip(1);
-                fits(fields.next()?).then_some(fields.next()?)
-            })
+        let own = |fits: &dyn Fn(&[String]) -> bool| {
+            let group = groups.0.iter().find(|group| fits(&group.controllers));
+            group.map(|group| group.pathname.as_str())
         };
         let below = |root: PathBuf, group: &str| root.join(group.trim_start_matches('/'));
         let name = controller.name_in_version_1();
-        let first = mounted("cgroup", Some(name)).zip(own(&|all| has(all, name)));
+        let has =
+            |mount: &MountEntry| mount.fs_vfstype == "cgroup" && mount.fs_mntops.contains_key(name);
+        let first = mounted(&has).zip(own(&|all| all.iter().any(|one| one == name)));
         if let Some((root, group)) = first {
             return Some(Hierarchy {
                 directory: below(root, group),
                 version: Version::One,
             });
         }
-        let (root, group) = mounted("cgroup2", None).zip(own(&str::is_empty))?;
+        let unified = mounted(&|mount| mount.fs_vfstype == "cgroup2");
+        let (root, group) = unified.zip(own(&<[String]>::is_empty))?;
         Some(Hierarchy {
             directory: below(root, group),
             version: Version::Two,
@@ -144,6 +147,8 @@ impl Hierarchy {
 
 #[cfg(test)]
 mod tests {
+    use procfs::FromRead;
+
     use super::*;
 
     const BOTH: &str = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
@@ -153,7 +158,9 @@ mod tests {
         cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
 
     fn parse(controller: Controller, mounts: &str, groups: &str) -> Option<(String, Version)> {
-        let found = Hierarchy::parse(controller, mounts, groups)?;
+        let mounts = Vec::<MountEntry>::from_read(mounts.as_bytes()).expect("mounts");
+        let groups = ProcessCGroups::from_read(groups.as_bytes()).expect("groups");
+        let found = Hierarchy::find(controller, &mounts, &groups)?;
         Some((found.directory.display().to_string(), found.version))
     }
 

@@ -11,14 +11,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 pub use self::hierarchy::Controller;
-use self::hierarchy::{Hierarchy, Version};
+use self::hierarchy::{Hierarchy, PREFIX, Version};
 use crate::measure::device::{Device, DeviceNumber};
 use crate::store::result::MemoryUse;
 
 mod hierarchy;
-
-/// Prefix of group names; the process id of the laboratory and the number of the trial follow.
-const PREFIX: &str = "rumbench-";
 
 /// Number of attempts to remove a group, because a process leaves its group shortly after its end.
 const REMOVALS: u32 = 50;

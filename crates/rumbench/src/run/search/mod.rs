@@ -18,8 +18,7 @@ pub mod sla;
 
 use serde::{Deserialize, Serialize};
 
-use super::pacing::{Arrivals, Rate};
-use super::plan::{Suite, Upcoming};
+use super::pacing::Arrivals;
 use crate::measure::statistics::median;
 use crate::report::marks;
 use crate::store::result::{PhaseResult, TrialResult};
@@ -178,7 +177,7 @@ impl Search {
     }
 
     /// Estimates the number of trials for one engine.
-    fn expected(&self, state: &State<'_>, repeat: u32) -> usize {
+    pub fn expected(&self, state: &State<'_>, repeat: u32) -> usize {
         let done: usize = state.tried.iter().map(|tried| tried.trials.len()).sum();
         if state.next.is_none() {
             return done;
@@ -273,47 +272,6 @@ fn rounded(rate: f64) -> f64 {
         0.. => (rate / 10f64.powi(exponent)).round() * 10f64.powi(exponent),
         _ => (rate * 10f64.powi(-exponent)).round() / 10f64.powi(-exponent),
     }
-}
-
-/// Returns the trial that follows `ended`, the list of all ended trials; `None` at the end. Engines
-/// take turns, so that a drift of the machine affects all of them.
-pub fn upcoming(suite: &Suite, search: &Search, ended: &[TrialResult]) -> Option<Upcoming> {
-    let states = states(suite, search, ended);
-    let open = states
-        .iter()
-        .enumerate()
-        .filter_map(|(engine, (ran, state))| Some((*ran, engine, state.next?)));
-    let (_, engine, (rate, repetition)) = open.min_by_key(|(ran, engine, _)| (*ran, *engine))?;
-    let mut point = suite.points.first()?.clone();
-    point.label = Some(label(rate));
-    point.rate = (rate > 0.0).then_some(Rate {
-        per_second: rate,
-        arrivals: search.arrivals,
-    });
-    Some(Upcoming {
-        point,
-        engine,
-        repetition,
-    })
-}
-
-/// Estimates the number of trials of the whole search.
-pub fn expected(suite: &Suite, search: &Search, ended: &[TrialResult]) -> usize {
-    let states = states(suite, search, ended);
-    let each = states
-        .iter()
-        .map(|(_, state)| search.expected(state, suite.repeat));
-    each.sum()
-}
-
-/// Returns the number of ended trials and the state of the search, for each engine.
-fn states<'a>(suite: &Suite, search: &Search, ended: &'a [TrialResult]) -> Vec<(usize, State<'a>)> {
-    let engines = suite.engines().iter();
-    let state = |name: String| {
-        let own: Vec<&TrialResult> = ended.iter().filter(|trial| trial.name() == name).collect();
-        (own.len(), search.state(&own, suite.repeat))
-    };
-    engines.map(|choice| state(choice.name())).collect()
 }
 
 #[cfg(test)]

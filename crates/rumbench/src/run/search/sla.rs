@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::catalog::usage;
 use crate::report::compare::values::FIGURES;
 use crate::report::marks::{RATE_KEPT, background_rate_unmet};
-use crate::report::table::number;
 use crate::store::result::{Latency, PhaseResult};
+use crate::text::number;
 
 /// Maximum share of a phase's intended starts that may be missed at its end; a larger share means a
 /// growing queue.

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::report::sample;
+use crate::run::plan::Suite;
 use crate::run::plan::tests::suite;
+use crate::run::schedule::{expected_of_search as expected, upcoming_of_search as upcoming};
 use crate::store::result::Latency;
 
 fn search() -> Search {

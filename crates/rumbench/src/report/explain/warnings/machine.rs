@@ -1,11 +1,12 @@
 //! Faults of the machine: the build of the laboratory, other work on it, processor time taken by
 //! its host, and data that fits in its memory.
 
-use super::{names, percent, requests, trial_name, usable, warning};
-use crate::measure::doctor::Verdict;
-use crate::report::explain::{Figure, Finding};
-use crate::report::table::{gib, number};
+use super::subjects::{names, requests, trial_name, usable, warning};
+use crate::report::explain::finding::{Figure, Finding};
+use crate::store::finding::Verdict;
 use crate::store::result::{SuiteResult, TrialResult};
+use crate::text::percent;
+use crate::text::{gib, number};
 
 /// Processor time of other programs, as a share of the trial's, above which it is reported.
 const OTHERS: f64 = 0.1;
@@ -151,7 +152,7 @@ mod tests {
     #[test]
     fn what_the_doctor_warns_of_is_told_and_what_it_only_notes_is_not() {
         let mut suite = sample::suite();
-        let found = |about: &'static str, verdict| crate::measure::doctor::Finding {
+        let found = |about: &'static str, verdict| crate::store::finding::Finding {
             about: about.into(),
             verdict,
             found: "1 GiB".to_string(),
