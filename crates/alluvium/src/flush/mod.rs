@@ -88,8 +88,8 @@ fn flush_all(
                     env.core.metrics.flush_us.note_log2(took);
                     env.core.metrics.flush_bytes.note_log2(memtable_bytes);
                 }
-                // Each flushed generation releases segments of the log. Before callers that wait for
-                // the flush go on: they see the space.
+                // Each flushed generation releases segments of the log. Callers that wait for the
+                // flush see the space.
                 env.ballast.found_space();
                 env.queue.done(now);
             }
