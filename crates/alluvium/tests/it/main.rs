@@ -38,6 +38,7 @@ mod many_keyspaces;
 mod many_ranges;
 mod memory;
 mod model;
+mod optimistic;
 mod process;
 mod ranges;
 mod read_ahead;
