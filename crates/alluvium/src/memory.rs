@@ -88,11 +88,6 @@ impl Charge {
         }
         self.bytes = bytes;
     }
-
-    /// Returns the charged bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
 }
 
 impl Drop for Charge {
@@ -115,7 +110,7 @@ mod tests {
         assert_eq!(cache.taken_bytes(Use::Jobs), 10 << 20);
         assert_eq!(cache.capacity_bytes(), 54 << 20);
         charge.set((10 << 20) - 100);
-        assert_eq!(charge.bytes(), 10 << 20, "less than a step away");
+        assert_eq!(charge.bytes, 10 << 20, "less than a step away");
         charge.set(1 << 20);
         cache.forget_peak();
         assert_eq!(cache.capacity_bytes(), 63 << 20);

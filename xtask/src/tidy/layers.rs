@@ -72,7 +72,7 @@ const LAYERS: &[&[&str]] = &[
         "verify",
         "backup",
         "repair",
-        "dump",
+        "internal",
         "guide",
         "fuzz::forged",
     ],

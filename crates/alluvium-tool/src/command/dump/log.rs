@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use alluvium::base::SegmentId;
-use alluvium::dump::{self, LogContent, LogRecord, LoggedOperation};
-use alluvium::version::Manifest;
+use alluvium::internal::dump::{self, LogContent, LogRecord, LoggedOperation};
+use alluvium::internal::{Manifest, RecordKind, parse_segment_name};
 use alluvium::vfs::{RealVfs, Vfs};
-use alluvium::wal::{RecordKind, parse_segment_name};
 use alluvium::{Error, Result};
 use clap::Args;
 use serde_json::{Value, json};

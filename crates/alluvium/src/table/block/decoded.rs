@@ -99,11 +99,6 @@ impl DecodedBlock {
         self.heads.len()
     }
 
-    /// Returns true if there is no slot.
-    pub fn is_empty(&self) -> bool {
-        self.heads.is_empty()
-    }
-
     /// Returns the memory of the block in bytes, including the estimated allocator overhead.
     pub fn resident_bytes(&self) -> usize {
         let offsets = match &self.shape.rows {
