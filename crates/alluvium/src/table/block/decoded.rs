@@ -75,7 +75,7 @@ pub struct Row<'a> {
 
 impl DecodedBlock {
     /// Returns a block without rows, to decode into.
-    pub(in crate::table) fn empty() -> DecodedBlock {
+    pub fn empty() -> DecodedBlock {
         DecodedBlock {
             heads: Vec::new(),
             data: Vec::new(),
@@ -90,7 +90,7 @@ impl DecodedBlock {
     }
 
     /// Frees the block and returns its whole pages to the system.
-    pub(in crate::table) fn free(self) {
+    pub fn free(self) {
         pages::free(self.data);
     }
 

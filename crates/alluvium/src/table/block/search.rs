@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 /// Returns the head of a key or suffix.
-pub(in crate::table) fn head(bytes: &[u8]) -> u64 {
+pub fn head(bytes: &[u8]) -> u64 {
     match bytes.first_chunk::<8>() {
         Some(first) => u64::from_be_bytes(*first),
         None => {
@@ -18,7 +18,7 @@ pub(in crate::table) fn head(bytes: &[u8]) -> u64 {
 }
 
 /// Returns the positions with the head `wanted`, or the empty range at its insertion point.
-pub(in crate::table) fn ties(heads: &[u64], wanted: u64) -> Range<usize> {
+pub fn ties(heads: &[u64], wanted: u64) -> Range<usize> {
     let start = lower_bound(heads, wanted);
     let same = heads[start..].iter().take(4);
     let few = same.take_while(|&&h| h == wanted).count();
@@ -56,7 +56,7 @@ fn lower_bound(heads: &[u64], wanted: u64) -> usize {
 }
 
 /// Returns the number of leading bytes that two keys share.
-pub(in crate::table) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
