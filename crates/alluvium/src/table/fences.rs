@@ -14,10 +14,9 @@
 
 use crate::base::KEY_BYTES_MAX;
 use crate::base::coding::{Decoder, put_bytes};
-use crate::table::block::{Ints, common_prefix, head, put_ints, ties};
+use crate::table::block::{Ints, common_prefix, first_at_least, head, put_ints};
 use crate::table::malformed::Malformed;
 use crate::table::section::{HEADER_BYTES, Section};
-use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Fences of a table, in memory.
@@ -90,24 +89,7 @@ impl Fences {
     /// none. Only this block can hold the first entry at or after `key`, unless that is the first
     /// entry of the next block.
     pub(super) fn find(&self, key: &[u8]) -> usize {
-        let shared = self.prefix.len().min(key.len());
-        match key[..shared].cmp(&self.prefix[..shared]) {
-            Ordering::Less => return 0,
-            Ordering::Greater => return self.len(),
-            Ordering::Equal if shared < self.prefix.len() => return 0,
-            Ordering::Equal => {}
-        }
-        let suffix = &key[shared..];
-        let Range { mut start, mut end } = ties(&self.heads, head(suffix));
-        while start < end {
-            let middle = start + (end - start) / 2;
-            if self.suffix(middle) < suffix {
-                start = middle + 1
-            } else {
-                end = middle
-            }
-        }
-        start
+        first_at_least(key, &self.prefix, &self.heads, |at| self.suffix(at))
     }
 
     /// Returns true if the separator of a block is `key`. If it is not, and this block ends with

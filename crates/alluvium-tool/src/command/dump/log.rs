@@ -14,7 +14,7 @@ use super::answer::{end, kind_name};
 use crate::command::form::Form;
 use crate::database::{Exit, Usage, lock_to_read};
 use crate::output::{Output, fields};
-use crate::text::Coding;
+use crate::text::{Coding, listed};
 
 #[derive(Args)]
 pub struct LogArgs {
@@ -90,12 +90,7 @@ fn check_segment(
     if ids.contains(&wanted.0) {
         return Ok(());
     }
-    let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
-    let there = if ids.is_empty() {
-        "there are none".to_owned()
-    } else {
-        format!("there are: {}", ids.join(", "))
-    };
+    let there = listed(&ids);
     Err(Usage(format!("the log has no segment {}; {there}", wanted.0)).into())
 }
 

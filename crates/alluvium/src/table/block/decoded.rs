@@ -1,9 +1,8 @@
 //! Decoded layout of a block, used by searches and cursors.
 
 use crate::base::{SeqNo, ValueKind};
-use crate::table::block::{head, ties};
+use crate::table::block::first_at_least;
 use alluvium_mem::pages;
-use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Requested bytes for each extra byte charged to the cache. The charge covers holes left by other
@@ -126,24 +125,7 @@ impl DecodedBlock {
     /// Returns the first slot with a key of at least `key`, or [`DecodedBlock::len`] if there is
     /// none. If the block has `key`, the slot holds its newest version.
     pub fn seek(&self, key: &[u8]) -> usize {
-        let shared = self.shape.prefix_bytes.min(key.len());
-        match key[..shared].cmp(&self.data[..shared]) {
-            Ordering::Less => return 0,
-            Ordering::Greater => return self.len(),
-            Ordering::Equal if shared < self.shape.prefix_bytes => return 0,
-            Ordering::Equal => {}
-        }
-        let suffix = &key[shared..];
-        let Range { mut start, mut end } = ties(&self.heads, head(suffix));
-        while start < end {
-            let middle = start + (end - start) / 2;
-            if self.suffix(middle) < suffix {
-                start = middle + 1
-            } else {
-                end = middle
-            }
-        }
-        start
+        first_at_least(key, self.prefix(), &self.heads, |at| self.suffix(at))
     }
 
     /// Returns true if the slot has this key.

@@ -33,7 +33,7 @@ mod search;
 pub use decoded::{DecodedBlock, Row};
 pub(super) use encode::{OpenBlock, ValueOrder, encode_one_row};
 pub(super) use ints::{Ints, put_ints};
-pub(super) use search::{common_prefix, head, ties};
+pub(super) use search::{common_prefix, first_at_least, head};
 
 /// Key and value bytes above which a row gets its own block.
 pub(super) const ONE_ROW_BYTES: usize = 64 << 10;
