@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use alluvium::internal::Manifest;
 use alluvium::simulation::threads::Builder;
 use alluvium::simulation::{self, End, Report, Setup};
-use alluvium::version::Manifest;
 use alluvium::vfs::{MemVfs, Vfs};
 use alluvium::{Database, Durability, Error, EventListener, Expiry, KeyspaceOptions, Options};
 

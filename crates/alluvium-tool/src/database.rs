@@ -74,7 +74,7 @@ pub fn check_there(dir: &Path) -> anyhow::Result<()> {
     if dir.join("CURRENT").exists() {
         return Ok(());
     }
-    alluvium::version::check_no_remains(&RealVfs::new(), dir)?;
+    alluvium::internal::check_no_remains(&RealVfs::new(), dir)?;
     missing("holds no database")
 }
 

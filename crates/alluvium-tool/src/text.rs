@@ -43,6 +43,15 @@ impl Coding {
     }
 }
 
+/// Lists numbers for a message about another one.
+pub fn listed(numbers: &[u64]) -> String {
+    if numbers.is_empty() {
+        return "there are none".to_owned();
+    }
+    let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    format!("there are: {}", numbers.join(", "))
+}
+
 fn unescape(word: &str) -> anyhow::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(word.len());
     let mut bytes = word.bytes();

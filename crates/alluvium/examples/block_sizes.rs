@@ -12,8 +12,7 @@
 
 use alluvium::base::checksum::key_hash;
 use alluvium::base::{KeyspaceId, TableId, ValueKind};
-use alluvium::cache::Cache;
-use alluvium::table::{Codec, FilterOptions, Table, TableBuilder, TableOptions};
+use alluvium::internal::{Cache, Codec, FilterOptions, Table, TableBuilder, TableOptions};
 use alluvium::vfs::{MemVfs, Vfs, VfsFile};
 use rustix::time::{ClockId, clock_gettime};
 use std::path::Path;

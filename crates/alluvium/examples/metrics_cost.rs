@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use alluvium::cache::{COUNTER_SHARDS, thread_shard};
+use alluvium::internal::{COUNTER_SHARDS, thread_shard};
 use alluvium::{CursorOptions, Database, Keyspace, KeyspaceOptions, Options};
 
 const ROWS: u64 = 100_000;

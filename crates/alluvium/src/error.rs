@@ -278,6 +278,26 @@ impl Error {
         matches!(self, Error::Io { changed: false, source, .. } if lacks_descriptors(source))
     }
 
+    /// Returns the same corruption of another file; other errors stay.
+    pub(crate) fn of_file(self, other: impl FnOnce(PathBuf) -> PathBuf) -> Error {
+        match self {
+            Error::Corruption {
+                path,
+                offset,
+                what,
+                expected,
+                found,
+            } => Error::Corruption {
+                path: other(path),
+                offset,
+                what,
+                expected,
+                found,
+            },
+            error => error,
+        }
+    }
+
     /// Creates an [`Error::Corruption`].
     pub fn corruption(
         path: &Path,

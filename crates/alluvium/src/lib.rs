@@ -61,15 +61,12 @@
 mod admission;
 pub mod backup;
 pub mod base;
-#[doc(hidden)]
-pub mod cache;
+mod cache;
 mod changes;
 mod clock;
 mod commit;
 mod compaction;
 mod db;
-#[doc(hidden)]
-pub mod dump;
 mod error;
 mod event;
 mod flush;
@@ -78,31 +75,26 @@ mod fuzz;
 #[cfg(doctest)]
 mod guide;
 mod ingest;
+#[doc(hidden)]
+pub mod internal;
 mod iter;
 mod keyspace;
-#[doc(hidden)]
-pub mod memory;
+mod memory;
 mod metrics;
-#[doc(hidden)]
-pub mod range_deletes;
+mod range_deletes;
 mod read_points;
 mod recovery;
 mod repair;
 #[cfg(feature = "simulation")]
-#[doc(hidden)]
 pub mod simulation;
 mod snapshot;
-#[doc(hidden)]
-pub mod sync;
-#[doc(hidden)]
-pub mod table;
+mod sync;
+mod table;
 mod txn;
 mod verify;
-#[doc(hidden)]
-pub mod version;
+mod version;
 pub mod vfs;
-#[doc(hidden)]
-pub mod wal;
+mod wal;
 
 pub use base::{KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX, KeyspaceId, SeqNo, VALUE_BYTES_MAX};
 pub use changes::{Change, ChangeKind, ChangedKeyspace, Changes, ChangesOptions, Operation};

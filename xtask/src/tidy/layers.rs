@@ -95,7 +95,7 @@ const ENGINE: &[&[&str]] = &[
         "verify",
         "backup",
         "repair",
-        "dump",
+        "internal",
         "guide",
         "fuzz::forged",
     ],

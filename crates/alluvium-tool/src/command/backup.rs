@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::verify::{damage_json, with_causes};
 use crate::database::{CannotOpen, Exit, Usage, open_to_write};
 use crate::output::{Output, advise};
-use crate::text::{count, size, utc};
+use crate::text::{count, listed, size, utc};
 
 #[derive(Subcommand)]
 pub enum BackupCommand {
@@ -129,12 +129,7 @@ fn known(store: &BackupStore, id: u64) -> anyhow::Result<()> {
     if ids.contains(&id) {
         return Ok(());
     }
-    let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
-    let there = if ids.is_empty() {
-        "there are none".to_owned()
-    } else {
-        format!("there are: {}", ids.join(", "))
-    };
+    let there = listed(&ids);
     Err(Usage(format!("there is no backup {id}; {there}")).into())
 }
 

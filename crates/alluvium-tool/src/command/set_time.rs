@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use alluvium::version::Manifest;
+use alluvium::internal::Manifest;
 use alluvium::vfs::RealVfs;
 use anyhow::Context;
 use clap::Args;

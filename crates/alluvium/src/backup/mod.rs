@@ -328,27 +328,21 @@ impl BackupStore {
             .and_then(|table| table.verify());
         // Damage in a copy is damage in its original. A value file that was in the store already is
         // damaged itself.
-        checked.map_err(|error| match error {
-            Error::Corruption {
-                path,
-                offset,
-                what,
-                expected,
-                found,
-            } => {
-                let of_values = originals.get(&path).unwrap_or(&path);
-                let damaged = if path == temporary {
-                    &source
-                } else {
-                    of_values
-                };
-                Error::corruption(damaged, offset, what, expected, found)
+        let damaged = |path: PathBuf| {
+            if path == temporary {
+                source
+            } else {
+                originals.get(&path).cloned().unwrap_or(path)
             }
-            other => other,
-        })?;
+        };
+        checked.map_err(|error| error.of_file(damaged))?;
+        self.name_table(&temporary, file)
+    }
+
+    fn name_table(&self, temporary: &Path, file: ListedFile) -> Result<ListedFile> {
         let path = self.table_path(&file);
         self.vfs
-            .rename(&temporary, &path)
+            .rename(temporary, &path)
             .map_err(|e| Error::io("rename to", &path, e))?;
         Ok(file)
     }
@@ -365,11 +359,7 @@ impl BackupStore {
             &temporary,
             name,
         )?;
-        let path = self.table_path(&file);
-        self.vfs
-            .rename(&temporary, &path)
-            .map_err(|e| Error::io("rename to", &path, e))?;
-        Ok(file)
+        self.name_table(&temporary, file)
     }
 }
 

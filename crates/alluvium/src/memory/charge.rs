@@ -45,11 +45,6 @@ impl Charge {
         }
         self.bytes = bytes;
     }
-
-    /// Returns the charged bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
 }
 
 impl Drop for Charge {
@@ -73,7 +68,7 @@ mod tests {
         assert_eq!(budget.bytes(Use::Jobs), 10 << 20);
         assert_eq!(budget.left_for_cache(), 54 << 20);
         charge.set((10 << 20) - 100);
-        assert_eq!(charge.bytes(), 10 << 20, "less than a step away");
+        assert_eq!(charge.bytes, 10 << 20, "less than a step away");
         charge.set(1 << 20);
         budget.forget_peak();
         assert_eq!(budget.left_for_cache(), 63 << 20);

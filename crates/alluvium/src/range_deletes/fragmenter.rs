@@ -53,11 +53,6 @@ impl<'a> Fragmenter<'a> {
         }
     }
 
-    /// Returns true if nothing was added.
-    pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
-    }
-
     /// Returns the memory of the list, and of [`Fragmenter::finish`] without its result.
     pub fn memory_bytes(&self) -> usize {
         let edges = 2 * self.ranges.len() * size_of::<Edge<'_>>();

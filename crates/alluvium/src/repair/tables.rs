@@ -174,20 +174,10 @@ impl Saver<'_> {
     /// Returns the error with the path of the source file if the copy is wrong: the copy is removed
     /// again.
     fn of_source(&self, error: Error) -> Error {
-        match error {
-            Error::Corruption {
-                path,
-                offset,
-                what,
-                expected,
-                found,
-            } => {
-                let inside = path.strip_prefix(self.target);
-                let path = inside.map_or(path.clone(), |name| self.source.join(name));
-                Error::corruption(&path, offset, what, expected, found)
-            }
-            other => other,
-        }
+        error.of_file(|path| match path.strip_prefix(self.target) {
+            Ok(name) => self.source.join(name),
+            Err(_) => path,
+        })
     }
 
     fn open_table(&self, dir: &Path, record: &TableRecord) -> Result<Arc<Table>> {

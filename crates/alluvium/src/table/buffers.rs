@@ -27,7 +27,7 @@ const EXCESS_ALLOWED: usize = 16;
 /// Pool of idle buffers of one element type. The mutex is a leaf in the lock order, held while the
 /// pool is scanned; no buffer is freed under it. The pool is not part of a simulation: all
 /// simulations of the process share it, and no result depends on it.
-pub(in crate::table) struct Buffers<T>(Mutex<Idle<T>>);
+pub(super) struct Buffers<T>(Mutex<Idle<T>>);
 
 struct Idle<T> {
     /// Oldest first.
@@ -36,9 +36,9 @@ struct Idle<T> {
 }
 
 /// Pool for the bytes of rows.
-pub(in crate::table) static BYTES: Buffers<u8> = Buffers::new();
+pub(super) static BYTES: Buffers<u8> = Buffers::new();
 /// Pool for heads of keys and for seqnos.
-pub(in crate::table) static WORDS: Buffers<u64> = Buffers::new();
+pub(super) static WORDS: Buffers<u64> = Buffers::new();
 
 impl<T: Copy> Buffers<T> {
     const fn new() -> Buffers<T> {
@@ -50,7 +50,7 @@ impl<T: Copy> Buffers<T> {
 
     /// Ensures that `buffer` has room for `len` elements and not many more. Its content becomes
     /// unspecified.
-    pub(in crate::table) fn fit(&self, buffer: &mut Vec<T>, len: usize) {
+    pub(super) fn fit(&self, buffer: &mut Vec<T>, len: usize) {
         if fits(buffer, len) {
             return;
         }

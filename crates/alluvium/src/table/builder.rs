@@ -75,7 +75,7 @@ pub struct TableSummary {
 }
 
 impl TableSummary {
-    pub(in crate::table) fn new(uid: u64, file_bytes: u64, properties: &Properties) -> Self {
+    pub(super) fn new(uid: u64, file_bytes: u64, properties: &Properties) -> Self {
         TableSummary {
             uid,
             file_bytes,

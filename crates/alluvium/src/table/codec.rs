@@ -24,7 +24,7 @@ pub enum Codec {
 
 impl Codec {
     /// Returns the codec with this stored number, if there is one.
-    pub(in crate::table) fn from_u8(byte: u8) -> Option<Codec> {
+    pub(super) fn from_u8(byte: u8) -> Option<Codec> {
         match byte {
             0 => Some(Codec::None),
             1 => Some(Codec::Lz4),
@@ -39,13 +39,13 @@ const ZSTD_LEVEL: i32 = 1;
 /// Largest ratio of raw to stored length in an LZ4 block; a larger claim is damage.
 pub(crate) const LZ4_RATIO_MAX: usize = 255;
 /// Largest ratio in zstd: 128 KiB from a block of one repeated byte, which takes 4 bytes.
-pub(in crate::table) const ZSTD_RATIO_MAX: usize = (128 << 10) / 4;
+pub(super) const ZSTD_RATIO_MAX: usize = (128 << 10) / 4;
 
 /// Most bytes of a compressing context of that level: window, hash table and sequences.
 const ZSTD_CONTEXT_BYTES: usize = 1 << 20;
 
 /// Compressor of a writer; it keeps its context and its output buffer between blocks.
-pub(in crate::table) struct Packer {
+pub(super) struct Packer {
     codec: Codec,
     zstd: Option<Compressor<'static>>,
     packed: Buffer<u8>,
@@ -53,7 +53,7 @@ pub(in crate::table) struct Packer {
 
 impl Packer {
     /// Creates a compressor for `codec`.
-    pub(in crate::table) fn new(codec: Codec) -> Packer {
+    pub(super) fn new(codec: Codec) -> Packer {
         Packer {
             codec,
             zstd: None,
@@ -65,11 +65,7 @@ impl Packer {
     /// at least 1/16.
     ///
     /// `path` is used only in errors.
-    pub(in crate::table) fn pack<'a>(
-        &'a mut self,
-        raw: &'a [u8],
-        path: &Path,
-    ) -> Result<(Codec, &'a [u8])> {
+    pub(super) fn pack<'a>(&'a mut self, raw: &'a [u8], path: &Path) -> Result<(Codec, &'a [u8])> {
         let length = match self.codec {
             Codec::None => return Ok((Codec::None, raw)),
             Codec::Lz4 => {
@@ -99,7 +95,7 @@ impl Packer {
     }
 
     /// Returns the memory in bytes.
-    pub(in crate::table) fn memory_bytes(&self) -> usize {
+    pub(super) fn memory_bytes(&self) -> usize {
         let context = match self.zstd {
             Some(_) => ZSTD_CONTEXT_BYTES,
             None => 0,
@@ -120,7 +116,7 @@ fn packing_failed(path: &Path, cause: String) -> Error {
 
 /// Decompressor of a reader; it keeps its context and its output buffer between blocks.
 #[derive(Default)]
-pub(in crate::table) struct Unpacker {
+pub(super) struct Unpacker {
     raw: Vec<u8>,
     zstd: Option<Decompressor<'static>>,
 }
@@ -130,7 +126,7 @@ impl Unpacker {
     ///
     /// The caller has checked `raw_length` against the limit of its structure, and the stored bytes
     /// against their checksum. A length beyond the codec's largest ratio is refused.
-    pub(in crate::table) fn unpack<'a>(
+    pub(super) fn unpack<'a>(
         &'a mut self,
         codec: Codec,
         stored: &'a [u8],
@@ -147,7 +143,7 @@ impl Unpacker {
 
     /// Works like [`Unpacker::unpack`], but replaces the content of the caller's `raw`. After an
     /// error that content is unspecified.
-    pub(in crate::table) fn unpack_into(
+    pub(super) fn unpack_into(
         &mut self,
         codec: Codec,
         stored: &[u8],
@@ -220,10 +216,10 @@ fn check_length(length: usize, raw_length: usize) -> Result<(), Malformed> {
 
 /// Buffers of a reader, borrowed from a process-wide pool for one block.
 #[derive(Default)]
-pub(in crate::table) struct Scratch {
+pub(super) struct Scratch {
     /// Bytes of the block as stored in the file.
-    pub(in crate::table) stored: Vec<u8>,
-    pub(in crate::table) unpacker: Unpacker,
+    pub(super) stored: Vec<u8>,
+    pub(super) unpacker: Unpacker,
 }
 
 /// Largest buffer that is kept. It holds a value of half a MiB and its overhead; a buffer for a
@@ -234,7 +230,7 @@ static POOL: Pool<Scratch> = Pool::new();
 
 impl Scratch {
     /// Runs `work` with a scratch from the pool.
-    pub(in crate::table) fn with<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+    pub(super) fn with<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
         let mut scratch = POOL.take().unwrap_or_default();
         let result = work(&mut scratch);
         // The context stays, because creating one takes as long as decompressing several blocks.

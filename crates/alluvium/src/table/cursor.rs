@@ -45,7 +45,7 @@ impl Position {
 }
 
 impl TableCursor {
-    pub(in crate::table) fn new(table: Arc<Table>, read_point: SeqNo) -> TableCursor {
+    pub(super) fn new(table: Arc<Table>, read_point: SeqNo) -> TableCursor {
         TableCursor {
             seqno_floor: table.seqno_floor(),
             table,

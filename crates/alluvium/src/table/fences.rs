@@ -14,14 +14,13 @@
 
 use crate::base::KEY_BYTES_MAX;
 use crate::base::coding::{Decoder, put_bytes};
-use crate::table::block::{Ints, common_prefix, head, put_ints, ties};
+use crate::table::block::{Ints, common_prefix, first_at_least, head, put_ints};
 use crate::table::malformed::Malformed;
 use crate::table::section::{HEADER_BYTES, Section};
-use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Fences of a table, in memory.
-pub(in crate::table) struct Fences {
+pub(super) struct Fences {
     prefix: Box<[u8]>,
     /// The first 8 bytes of each separator after the prefix.
     heads: Box<[u64]>,
@@ -36,10 +35,7 @@ pub(in crate::table) struct Fences {
 impl Fences {
     /// Reads the index of a file of `file_bytes`. Checks that separators are in order and no block
     /// length is 0.
-    pub(in crate::table) fn decode(
-        section: &Section<'_>,
-        file_bytes: u64,
-    ) -> Result<Fences, Malformed> {
+    pub(super) fn decode(section: &Section<'_>, file_bytes: u64) -> Result<Fences, Malformed> {
         let count = section.entries as usize;
         let cut = |what| move || Malformed::new(what, "within the index", "beyond it or its limit");
         // Limits the memory, because columns of equal values have no bytes for each entry.
@@ -85,37 +81,20 @@ impl Fences {
     }
 
     /// Returns the number of blocks.
-    pub(in crate::table) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.heads.len()
     }
 
     /// Returns the first block with a separator of at least `key`, or the block count if there is
     /// none. Only this block can hold the first entry at or after `key`, unless that is the first
     /// entry of the next block.
-    pub(in crate::table) fn find(&self, key: &[u8]) -> usize {
-        let shared = self.prefix.len().min(key.len());
-        match key[..shared].cmp(&self.prefix[..shared]) {
-            Ordering::Less => return 0,
-            Ordering::Greater => return self.len(),
-            Ordering::Equal if shared < self.prefix.len() => return 0,
-            Ordering::Equal => {}
-        }
-        let suffix = &key[shared..];
-        let Range { mut start, mut end } = ties(&self.heads, head(suffix));
-        while start < end {
-            let middle = start + (end - start) / 2;
-            if self.suffix(middle) < suffix {
-                start = middle + 1
-            } else {
-                end = middle
-            }
-        }
-        start
+    pub(super) fn find(&self, key: &[u8]) -> usize {
+        first_at_least(key, &self.prefix, &self.heads, |at| self.suffix(at))
     }
 
     /// Returns true if the separator of a block is `key`. If it is not, and this block ends with
     /// `key`, the next block does not begin with it.
-    pub(in crate::table) fn separator_is(&self, block: usize, key: &[u8]) -> bool {
+    pub(super) fn separator_is(&self, block: usize, key: &[u8]) -> bool {
         match key.split_at_checked(self.prefix.len()) {
             Some((prefix, suffix)) => suffix == self.suffix(block) && *prefix == *self.prefix,
             None => false,
@@ -123,22 +102,22 @@ impl Fences {
     }
 
     /// Returns a block's separator.
-    pub(in crate::table) fn separator(&self, block: usize) -> Vec<u8> {
+    pub(super) fn separator(&self, block: usize) -> Vec<u8> {
         [&self.prefix, self.suffix(block)].concat()
     }
 
     /// Returns the byte range of a block in the file.
-    pub(in crate::table) fn block_range(&self, block: usize) -> Range<u64> {
+    pub(super) fn block_range(&self, block: usize) -> Range<u64> {
         self.block_starts[block]..self.block_starts[block + 1]
     }
 
     /// Returns the end of the last block in the file.
-    pub(in crate::table) fn blocks_end(&self) -> u64 {
+    pub(super) fn blocks_end(&self) -> u64 {
         self.block_starts.last().copied().unwrap_or(0)
     }
 
     /// Returns the memory of the index in bytes.
-    pub(in crate::table) fn resident_bytes(&self) -> usize {
+    pub(super) fn resident_bytes(&self) -> usize {
         let words = self.heads.len() + self.block_starts.len();
         self.prefix.len() + self.suffixes.len() + self.suffix_starts.len() * 4 + words * 8
     }
@@ -160,7 +139,7 @@ fn running_sum(values: &Ints<'_>, count: usize) -> impl Iterator<Item = u64> {
 
 /// Collector of the fences of a table that is being written.
 #[derive(Default)]
-pub(in crate::table) struct FenceBuilder {
+pub(super) struct FenceBuilder {
     separators: Vec<u8>,
     ends: Vec<usize>,
     block_lengths: Vec<u32>,
@@ -169,7 +148,7 @@ pub(in crate::table) struct FenceBuilder {
 impl FenceBuilder {
     /// Adds a block that ends with the key `last`; `next` is the next block's first key, if there
     /// is a next block.
-    pub(in crate::table) fn push(&mut self, last: &[u8], next: Option<&[u8]>, block_length: u32) {
+    pub(super) fn push(&mut self, last: &[u8], next: Option<&[u8]>, block_length: u32) {
         let separator = next.map_or(last, |next| shortest_separator(last, next));
         self.separators.extend_from_slice(separator);
         self.ends.push(self.separators.len());
@@ -177,23 +156,23 @@ impl FenceBuilder {
     }
 
     /// Returns the number of blocks.
-    pub(in crate::table) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
 
     /// Estimates the length of the section in bytes.
-    pub(in crate::table) fn raw_bytes(&self) -> usize {
+    pub(super) fn raw_bytes(&self) -> usize {
         self.separators.len() + self.len() * 4
     }
 
     /// Returns the memory in bytes.
-    pub(in crate::table) fn memory_bytes(&self) -> usize {
+    pub(super) fn memory_bytes(&self) -> usize {
         let lengths = self.block_lengths.capacity() * size_of::<u32>();
         self.separators.capacity() + self.ends.capacity() * size_of::<usize>() + lengths
     }
 
     /// Appends the raw bytes. There is at least one block.
-    pub(in crate::table) fn encode(&self, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let prefix = common_prefix(self.separator(0), self.separator(self.len() - 1));
         put_bytes(out, &self.separator(0)[..prefix]);
         let suffixes = (0..self.len()).map(|i| &self.separator(i)[prefix..]);

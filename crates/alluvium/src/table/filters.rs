@@ -45,14 +45,14 @@ const RULE_WHOLE_KEYS: u8 = 0;
 const RULE_PREFIX: u8 = 1;
 
 /// Collects the keys of a table, in order, into its filters.
-pub(in crate::table) struct FilterWriter {
+pub(super) struct FilterWriter {
     whole_bits: u32,
     whole: Option<FilterBuilder>,
     prefix: Option<(PrefixFilter, FilterBuilder)>,
 }
 
 impl FilterWriter {
-    pub(in crate::table) fn new(options: &FilterOptions) -> FilterWriter {
+    pub(super) fn new(options: &FilterOptions) -> FilterWriter {
         let bits = options.whole_key_bits;
         let prefix = options.prefix.filter(|p| p.bits > 0);
         FilterWriter {
@@ -63,7 +63,7 @@ impl FilterWriter {
     }
 
     /// Adds a key that differs from the previous one.
-    pub(in crate::table) fn add(&mut self, key: &[u8]) {
+    pub(super) fn add(&mut self, key: &[u8]) {
         if let Some(whole) = &mut self.whole {
             whole.add_hash(key_hash(key));
         }
@@ -75,13 +75,13 @@ impl FilterWriter {
     }
 
     /// Returns the memory of the collected hashes in bytes.
-    pub(in crate::table) fn memory_bytes(&self) -> usize {
+    pub(super) fn memory_bytes(&self) -> usize {
         self.builders().map(FilterBuilder::memory_bytes).sum()
     }
 
     /// Returns the additional memory of `finish` in bytes: a filter while it is built, encoded, and
     /// in the chunk to write.
-    pub(in crate::table) fn finish_bytes(&self) -> usize {
+    pub(super) fn finish_bytes(&self) -> usize {
         3 * self
             .builders()
             .map(FilterBuilder::encoded_bytes)
@@ -94,7 +94,7 @@ impl FilterWriter {
     }
 
     /// Returns the raw bytes of the whole-key filter's section and of the prefix filter's.
-    pub(in crate::table) fn finish(self) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+    pub(super) fn finish(self) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
         let whole = self.whole.map(|filter| {
             let mut raw = definition(RULE_WHOLE_KEYS, 0, self.whole_bits);
             raw.extend_from_slice(&filter.finish());
@@ -119,7 +119,7 @@ fn definition(rule: u8, prefix_bytes: u32, bits: u32) -> Vec<u8> {
 }
 
 /// Filter in memory, with its definition.
-pub(in crate::table) struct TableFilter {
+pub(super) struct TableFilter {
     /// `None` if hash, seed or rule are unknown to this version: such a filter returns "maybe" for
     /// every key.
     rule: Option<Rule>,
@@ -133,7 +133,7 @@ enum Rule {
 }
 
 impl TableFilter {
-    pub(in crate::table) fn decode(section: &Section<'_>) -> Result<TableFilter, Malformed> {
+    pub(super) fn decode(section: &Section<'_>) -> Result<TableFilter, Malformed> {
         let cut = || Malformed::new("filter definition", "18 bytes", section.raw.len());
         if section.layout != Layout::Filter {
             let found = section.layout as u8;
@@ -158,17 +158,17 @@ impl TableFilter {
     }
 
     /// Returns true if the table may contain a key with this hash.
-    pub(in crate::table) fn may_contain_key(&self, hash: u64) -> bool {
+    pub(super) fn may_contain_key(&self, hash: u64) -> bool {
         self.rule != Some(Rule::WholeKeys) || self.filter.may_contain_hash(hash)
     }
 
     /// Returns true if the table may contain a key with the prefix of this length and hash.
-    pub(in crate::table) fn may_contain_prefix(&self, bytes: usize, hash: u64) -> bool {
+    pub(super) fn may_contain_prefix(&self, bytes: usize, hash: u64) -> bool {
         self.rule != Some(Rule::Prefix(bytes)) || self.filter.may_contain_hash(hash)
     }
 
     /// Returns true if the filter passes `key`, as it must for every key of the table.
-    pub(in crate::table) fn admits(&self, key: &[u8]) -> bool {
+    pub(super) fn admits(&self, key: &[u8]) -> bool {
         match self.rule {
             None => true,
             Some(Rule::WholeKeys) => self.filter.may_contain_hash(key_hash(key)),
@@ -180,7 +180,7 @@ impl TableFilter {
     }
 
     /// Returns the memory of the filter in bytes.
-    pub(in crate::table) fn resident_bytes(&self) -> usize {
+    pub(super) fn resident_bytes(&self) -> usize {
         self.filter.memory_bytes()
     }
 }

@@ -24,10 +24,10 @@ use crate::vfs::VfsFile;
 use crate::{Error, Result};
 
 /// Format version of this build: the one it writes, and the newest it reads.
-pub(in crate::table) const FORMAT_VERSION: u32 = 1;
+pub(super) const FORMAT_VERSION: u32 = 1;
 
 /// Length of the footer in version 1.
-pub(in crate::table) const FOOTER_BYTES: usize = 192;
+pub(super) const FOOTER_BYTES: usize = 192;
 
 const MAGIC: [u8; 8] = *b"\x89ALVTBL\n";
 /// Length of version, footer length and magic in bytes.
@@ -45,31 +45,31 @@ const KNOWN_FEATURES: u32 = RANGE_DELETES | POINTERS;
 
 /// Offset and length of a section in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::table) struct Handle {
-    pub(in crate::table) offset: u64,
-    pub(in crate::table) length: u64,
+pub(super) struct Handle {
+    pub(super) offset: u64,
+    pub(super) length: u64,
 }
 
 /// Content of the footer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in crate::table) struct Footer {
-    pub(in crate::table) uid: u64,
-    pub(in crate::table) file_bytes: u64,
-    pub(in crate::table) fences: Handle,
-    pub(in crate::table) properties: Handle,
-    pub(in crate::table) whole_filter: Handle,
-    pub(in crate::table) prefix_filter: Handle,
+pub(super) struct Footer {
+    pub(super) uid: u64,
+    pub(super) file_bytes: u64,
+    pub(super) fences: Handle,
+    pub(super) properties: Handle,
+    pub(super) whole_filter: Handle,
+    pub(super) prefix_filter: Handle,
     /// Absent in a table without range deletes.
-    pub(in crate::table) range_deletes: Handle,
+    pub(super) range_deletes: Handle,
     /// True if rows point into value files.
-    pub(in crate::table) points: bool,
+    pub(super) points: bool,
     /// Sum of the lengths of all sections, including those that this version does not read.
-    pub(in crate::table) sections_bytes: u64,
+    pub(super) sections_bytes: u64,
 }
 
 impl Footer {
     /// Returns the footer's bytes for the end of a file of `file_bytes`.
-    pub(in crate::table) fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = vec![0; 8];
         out.extend_from_slice(&self.uid.to_le_bytes());
         out.extend_from_slice(&self.file_bytes.to_le_bytes());
@@ -101,7 +101,7 @@ impl Footer {
     }
 
     /// Reads and checks the footer of `file`. The file must have the uid that the caller expects.
-    pub(in crate::table) fn read(file: &dyn VfsFile, expected_uid: u64) -> Result<Footer> {
+    pub(super) fn read(file: &dyn VfsFile, expected_uid: u64) -> Result<Footer> {
         let path = file.path();
         let failed = |e| Error::io("read the footer of", path, e);
         let file_bytes = file.len().map_err(failed)?;

@@ -15,7 +15,7 @@ use std::any::Any;
 use std::sync::{Arc, Weak};
 
 /// Frames of one table.
-pub(in crate::table) struct Frames {
+pub(super) struct Frames {
     cache: Arc<Cache>,
     slots: Box<[Slot]>,
 }
@@ -33,7 +33,7 @@ const USES_MAX: u8 = 3;
 
 impl Frames {
     /// Creates empty frames for `blocks` blocks.
-    pub(in crate::table) fn new(cache: Arc<Cache>, blocks: usize) -> Arc<Frames> {
+    pub(super) fn new(cache: Arc<Cache>, blocks: usize) -> Arc<Frames> {
         Arc::new(Frames {
             cache,
             slots: (0..blocks).map(|_| Slot::default()).collect(),
@@ -42,7 +42,7 @@ impl Frames {
 
     /// Returns the block if it is cached. The guard must not outlive the call that took it: it
     /// occupies one of the few debt slots of the thread.
-    pub(in crate::table) fn load(&self, block: usize) -> SwapGuard<Option<Arc<DecodedBlock>>> {
+    pub(super) fn load(&self, block: usize) -> SwapGuard<Option<Arc<DecodedBlock>>> {
         let slot = &self.slots[block];
         let guard = slot.block.load();
         if guard.is_some() {
@@ -59,13 +59,13 @@ impl Frames {
 
     /// Returns true if the block is cached. Counts as no use of it, and neither as a hit nor as a
     /// miss.
-    pub(in crate::table) fn has(&self, block: usize) -> bool {
+    pub(super) fn has(&self, block: usize) -> bool {
         self.slots[block].block.load().is_some()
     }
 
     /// Offers a block that was just read. Returns the block to use, and a spare block for its
     /// memory: an evicted one, or `read` if another thread was first.
-    pub(in crate::table) fn install(
+    pub(super) fn install(
         self: &Arc<Self>,
         block: usize,
         read: Arc<DecodedBlock>,
@@ -93,7 +93,7 @@ impl Frames {
     }
 
     /// Returns the memory of the slots in bytes, without the blocks in them.
-    pub(in crate::table) fn resident_bytes(&self) -> usize {
+    pub(super) fn resident_bytes(&self) -> usize {
         self.slots.len() * size_of::<Slot>()
     }
 }
@@ -106,12 +106,12 @@ const SPARE_BYTES_MAX: usize = 64 << 10;
 static SPARES: Pool<DecodedBlock> = Pool::new();
 
 /// Returns a block to decode into.
-pub(in crate::table) fn take_spare() -> DecodedBlock {
+pub(super) fn take_spare() -> DecodedBlock {
     SPARES.take().unwrap_or_else(DecodedBlock::empty)
 }
 
 /// Keeps the memory of a block that has no other reader left.
-pub(in crate::table) fn keep_spare(block: Arc<DecodedBlock>) {
+pub(super) fn keep_spare(block: Arc<DecodedBlock>) {
     let Some(block) = Arc::into_inner(block) else {
         return;
     };

@@ -139,7 +139,7 @@ pub struct BlockEntry<'a> {
 impl<'a> BlockEntry<'a> {
     /// Creates the entry in a slot of `block`. The entries of its table count as not older than
     /// `seqno_floor`.
-    pub(in crate::table) fn new(
+    pub(super) fn new(
         block: &'a Arc<DecodedBlock>,
         slot: usize,
         seqno_floor: SeqNo,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// Content that violates the format.
 #[derive(Debug)]
-pub(in crate::table) struct Malformed {
+pub(super) struct Malformed {
     what: &'static str,
     expected: String,
     found: String,
@@ -15,7 +15,7 @@ pub(in crate::table) struct Malformed {
 
 impl Malformed {
     /// Creates the error for a `what` that should have been `expected`.
-    pub(in crate::table) fn new(
+    pub(super) fn new(
         what: &'static str,
         expected: impl Display,
         found: impl Display,
@@ -28,7 +28,7 @@ impl Malformed {
     }
 
     /// Returns the error for the structure at `offset` of the file `path`.
-    pub(in crate::table) fn at(self, path: &Path, offset: u64) -> Error {
+    pub(super) fn at(self, path: &Path, offset: u64) -> Error {
         Error::corruption(path, offset, self.what, self.expected, self.found)
     }
 }

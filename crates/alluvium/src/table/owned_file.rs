@@ -10,7 +10,7 @@ use crate::vfs::VfsFile;
 pub(crate) type Leave = Box<dyn FnOnce(Arc<dyn VfsFile>) + Send>;
 
 /// File that its owner may mark obsolete. `drop` then hands it to the [`Leave`] callback.
-pub(in crate::table) struct OwnedFile {
+pub(super) struct OwnedFile {
     /// `None` only during the drop.
     file: Option<Arc<dyn VfsFile>>,
     /// Guards the callback that gets the file after its owner. A leaf in the lock order.

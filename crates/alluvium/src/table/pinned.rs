@@ -27,10 +27,7 @@ const INLINE_BYTES: usize = 64;
 
 impl PinnedValue {
     /// Returns the value in a range of `block`.
-    pub(in crate::table) fn from_block(
-        block: &Arc<DecodedBlock>,
-        range: Range<usize>,
-    ) -> PinnedValue {
+    pub(super) fn from_block(block: &Arc<DecodedBlock>, range: Range<usize>) -> PinnedValue {
         match inline(block.bytes(range.clone())) {
             Some(repr) => PinnedValue(repr),
             None => PinnedValue(Repr::Block(Arc::clone(block), range)),
@@ -61,7 +58,7 @@ pub struct BlockValue {
 
 impl BlockValue {
     /// Keeps the value in a slot of `block`.
-    pub(in crate::table) fn keep(&mut self, block: &Arc<DecodedBlock>, slot: usize) {
+    pub(super) fn keep(&mut self, block: &Arc<DecodedBlock>, slot: usize) {
         if !self
             .block
             .as_ref()

@@ -113,7 +113,7 @@ const TAG_OLDER_VERSIONS: u64 = 9;
 
 impl Properties {
     /// Counts an entry that expires at `until_ms`.
-    pub(in crate::table) fn note_expiry(&mut self, until_ms: u64) {
+    pub(super) fn note_expiry(&mut self, until_ms: u64) {
         let expiring = self.expiring.get_or_insert(Expiring {
             entries: 0,
             first_ms: until_ms,
@@ -125,12 +125,7 @@ impl Properties {
     }
 
     /// Counts an entry that points to `stored_bytes` of a value file.
-    pub(in crate::table) fn note_pointer(
-        &mut self,
-        file: ValueFileId,
-        uid: u64,
-        stored_bytes: u64,
-    ) {
+    pub(super) fn note_pointer(&mut self, file: ValueFileId, uid: u64, stored_bytes: u64) {
         let at = self.values.partition_point(|part| part.file < file);
         if self.values.get(at).is_none_or(|part| part.file != file) {
             let part = ValuesPart {
@@ -146,7 +141,7 @@ impl Properties {
     }
 
     /// Widens the key range and seqno range to cover `ranges`.
-    pub(in crate::table) fn take_in(&mut self, ranges: &RangeDeletes) {
+    pub(super) fn take_in(&mut self, ranges: &RangeDeletes) {
         if let Some((start, end)) = ranges.key_range() {
             if start < &self.first_key[..] {
                 self.first_key = start.to_vec();
@@ -162,7 +157,7 @@ impl Properties {
     }
 
     /// Appends the raw bytes.
-    pub(in crate::table) fn encode(&self, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let parts = self.keyspaces.iter();
         let parts = parts.flat_map(|p| [p.keyspace.0, p.first_block, p.blocks].map(u64::from));
         put_numbers(out, TAG_KEYSPACES, parts);
@@ -201,7 +196,7 @@ impl Properties {
     }
 
     /// Reads the raw bytes.
-    pub(in crate::table) fn decode(raw: &[u8]) -> Result<Properties, Malformed> {
+    pub(super) fn decode(raw: &[u8]) -> Result<Properties, Malformed> {
         let mut properties = Properties::default();
         let mut d = Decoder::new(raw);
         while !d.is_empty() {

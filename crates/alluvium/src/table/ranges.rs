@@ -16,7 +16,7 @@ use crate::range_deletes::{KeyRange, RangeDeletes};
 use crate::table::malformed::Malformed;
 
 /// Appends the raw bytes.
-pub(in crate::table) fn encode(ranges: &RangeDeletes, out: &mut Vec<u8>) {
+pub(super) fn encode(ranges: &RangeDeletes, out: &mut Vec<u8>) {
     put_varint(out, ranges.len() as u64);
     for fragment in ranges.iter() {
         put_bytes(out, fragment.start);
@@ -30,7 +30,7 @@ pub(in crate::table) fn encode(ranges: &RangeDeletes, out: &mut Vec<u8>) {
 }
 
 /// Reads the raw bytes.
-pub(in crate::table) fn decode(raw: &[u8]) -> Result<RangeDeletes, Malformed> {
+pub(super) fn decode(raw: &[u8]) -> Result<RangeDeletes, Malformed> {
     let malformed = |found: &str| Malformed::new("range deletes", "fragments in order", found);
     let mut d = Decoder::new(raw);
     let count = d.varint().ok_or_else(|| malformed("no count"))?;

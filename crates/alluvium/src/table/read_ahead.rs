@@ -24,7 +24,7 @@ const GAP_BYTES: u64 = 32 << 10;
 
 /// State of one reader in one file.
 #[derive(Debug, Default)]
-pub(in crate::table) struct ReadAhead {
+pub(super) struct ReadAhead {
     /// The previous read.
     last: Range<u64>,
     forward: bool,

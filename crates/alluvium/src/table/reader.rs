@@ -30,14 +30,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// An immutable table file, open for reading. Shared by `Arc`; every method may be called from any
 /// thread.
 pub struct Table {
-    pub(in crate::table) file: OwnedFile,
+    pub(super) file: OwnedFile,
     id: TableId,
     footer: Footer,
-    pub(in crate::table) properties: Properties,
-    pub(in crate::table) fences: Fences,
-    pub(in crate::table) whole_filter: Option<TableFilter>,
-    pub(in crate::table) prefix_filter: Option<TableFilter>,
-    pub(in crate::table) ranges: Option<Arc<RangeDeletes>>,
+    pub(super) properties: Properties,
+    pub(super) fences: Fences,
+    pub(super) whole_filter: Option<TableFilter>,
+    pub(super) prefix_filter: Option<TableFilter>,
+    pub(super) ranges: Option<Arc<RangeDeletes>>,
     values: ValueFiles,
     frames: Arc<Frames>,
     /// See [`Table::raise_seqnos`]. Relaxed: set before the table is published, and publication
@@ -271,7 +271,7 @@ impl Table {
     }
 
     /// Returns the lower bound of all seqnos in this table; 0 if the table was not ingested.
-    pub(in crate::table) fn seqno_floor(&self) -> SeqNo {
+    pub(super) fn seqno_floor(&self) -> SeqNo {
         self.seqno_floor.load(Ordering::Relaxed)
     }
 
@@ -306,11 +306,7 @@ impl Table {
 
     /// Returns the block from the cache or the file. A read of the file is recorded in `ahead`,
     /// which may start reading the blocks that follow.
-    pub(in crate::table) fn block(
-        &self,
-        index: usize,
-        ahead: &mut ReadAhead,
-    ) -> Result<Arc<DecodedBlock>> {
+    pub(super) fn block(&self, index: usize, ahead: &mut ReadAhead) -> Result<Arc<DecodedBlock>> {
         let guard = self.frames.load(index);
         match SwapGuard::into_inner(guard) {
             Some(block) => Ok(block),
@@ -323,19 +319,19 @@ impl Table {
     }
 
     /// Returns true if the block is in the cache now.
-    pub(in crate::table) fn has_block(&self, index: usize) -> bool {
+    pub(super) fn has_block(&self, index: usize) -> bool {
         self.frames.has(index)
     }
 
     /// Starts a device read of the block without waiting for it.
-    pub(in crate::table) fn start_reading_block(&self, index: usize) {
+    pub(super) fn start_reading_block(&self, index: usize) {
         let range = self.fences.block_range(index);
         self.file
             .start_reading(range.start, range.end - range.start);
     }
 
     /// Runs `work` on the block. If the block is cached, its reference count does not change.
-    pub(in crate::table) fn with_block<T>(
+    pub(super) fn with_block<T>(
         &self,
         index: usize,
         work: impl FnOnce(&Arc<DecodedBlock>) -> T,
@@ -359,7 +355,7 @@ impl Table {
     }
 
     /// Reads a block from the file and bypasses the cache.
-    pub(in crate::table) fn read_block(&self, index: usize) -> Result<DecodedBlock> {
+    pub(super) fn read_block(&self, index: usize) -> Result<DecodedBlock> {
         let mut block = DecodedBlock::empty();
         self.read_block_into(index, &mut block)?;
         Ok(block)
@@ -386,7 +382,7 @@ impl Drop for Table {
 }
 
 /// Reads the section at `handle`, checks it and decodes it.
-pub(in crate::table) fn read_section<T>(
+pub(super) fn read_section<T>(
     file: &dyn VfsFile,
     uid: u64,
     handle: Handle,
@@ -406,10 +402,7 @@ pub(in crate::table) fn read_section<T>(
     })
 }
 
-pub(in crate::table) fn expect_layout(
-    section: &Section<'_>,
-    layout: Layout,
-) -> Result<(), Malformed> {
+pub(super) fn expect_layout(section: &Section<'_>, layout: Layout) -> Result<(), Malformed> {
     if section.layout == layout {
         Ok(())
     } else {

@@ -40,11 +40,7 @@ pub struct TableScan {
 }
 
 impl TableScan {
-    pub(in crate::table) fn new(
-        table: Arc<Table>,
-        from: Option<&[u8]>,
-        to: Option<&[u8]>,
-    ) -> TableScan {
+    pub(super) fn new(table: Arc<Table>, from: Option<&[u8]>, to: Option<&[u8]>) -> TableScan {
         let blocks = table.fences.len();
         let next_block = from.map_or(0, |from| table.fences.find(from));
         let end_block = to.map_or(blocks, |to| (table.fences.find(to) + 1).min(blocks));

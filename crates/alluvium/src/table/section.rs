@@ -20,12 +20,12 @@ use crate::{Error, Result};
 use std::path::Path;
 
 /// Bytes of a section header.
-pub(in crate::table) const HEADER_BYTES: usize = 24;
+pub(super) const HEADER_BYTES: usize = 24;
 
 /// Layout of a section's raw bytes. The numbers are stored and never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(in crate::table) enum Layout {
+pub(super) enum Layout {
     /// A block of rows in columns.
     Columns = 1,
     /// A block of one row too large for columns.
@@ -71,16 +71,16 @@ impl Layout {
 
 /// Place of a section: the file's uid, the offset, and the path for errors.
 #[derive(Clone, Copy)]
-pub(in crate::table) struct Place<'a> {
-    pub(in crate::table) uid: u64,
-    pub(in crate::table) offset: u64,
-    pub(in crate::table) path: &'a Path,
+pub(super) struct Place<'a> {
+    pub(super) uid: u64,
+    pub(super) offset: u64,
+    pub(super) path: &'a Path,
 }
 
 /// Appends a section to `out` and returns its length with the header.
 ///
 /// Errors: `Internal` for more raw bytes than a reader would accept.
-pub(in crate::table) fn put_section(
+pub(super) fn put_section(
     out: &mut Vec<u8>,
     place: Place<'_>,
     layout: Layout,
@@ -118,15 +118,15 @@ pub(in crate::table) fn put_section(
 
 /// A section with a valid checksum and valid lengths.
 #[derive(Debug)]
-pub(in crate::table) struct Section<'a> {
-    pub(in crate::table) layout: Layout,
-    pub(in crate::table) entries: u32,
-    pub(in crate::table) raw: &'a [u8],
+pub(super) struct Section<'a> {
+    pub(super) layout: Layout,
+    pub(super) entries: u32,
+    pub(super) raw: &'a [u8],
 }
 
 /// Checks and decompresses a section. `bytes` includes its header and comes from `offset` of the
 /// file with this uid.
-pub(in crate::table) fn open_section<'a>(
+pub(super) fn open_section<'a>(
     bytes: &'a [u8],
     unpacker: &'a mut Unpacker,
     uid: u64,
@@ -143,7 +143,7 @@ pub(in crate::table) fn open_section<'a>(
 
 /// Works like [`open_section`], but replaces the content of the caller's `raw` with the raw bytes
 /// and returns only the layout.
-pub(in crate::table) fn open_section_into(
+pub(super) fn open_section_into(
     bytes: &[u8],
     unpacker: &mut Unpacker,
     uid: u64,

@@ -263,7 +263,7 @@ pub(crate) fn resolve(files: &ValueFiles, stored: &[u8], named_by: &Path) -> Res
 }
 
 /// Returns the file that a stored row points into, the pointer, and the bytes after it.
-pub(in crate::table) fn locate<'a>(
+pub(super) fn locate<'a>(
     files: &'a ValueFiles,
     stored: &'a [u8],
     named_by: &Path,

@@ -45,7 +45,7 @@ pub fn random_uid() -> u64 {
 /// ```
 /// use std::{path::Path, sync::Arc};
 /// use alluvium::base::TableId;
-/// use alluvium::version::{Manifest, VersionEdit, random_uid};
+/// use alluvium::internal::{Manifest, VersionEdit, random_uid};
 /// use alluvium::vfs::MemVfs;
 ///
 /// let (vfs, dir) = (Arc::new(MemVfs::new()), Path::new("/"));

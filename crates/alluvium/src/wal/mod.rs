@@ -29,7 +29,7 @@
 //! use std::{path::Path, sync::Arc};
 //! use alluvium::base::SegmentId;
 //! use alluvium::vfs::MemVfs;
-//! use alluvium::wal::{RecordKind, WalWriter, replay};
+//! use alluvium::internal::{RecordKind, WalWriter, replay};
 //!
 //! let (vfs, dir, database_uid) = (Arc::new(MemVfs::new()), Path::new("/"), 7);
 //! let mut wal =

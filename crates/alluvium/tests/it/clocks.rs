@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use alluvium::version::Manifest;
+use alluvium::internal::Manifest;
 use alluvium::vfs::MemVfs;
 use alluvium::{
     Clock, CursorOptions, Database, Error, Event, EventListener, Expiry, Isolation, Keyspace,

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use alluvium::Error;
 use alluvium::base::KeyspaceId;
-use alluvium::dump;
-use alluvium::version::{GroupEdit, VersionEdit, manifest};
+use alluvium::internal::{GroupEdit, VersionEdit, dump, manifest};
 use alluvium::vfs::RealVfs;
 use clap::Args;
 use serde_json::{Map, Value, json};

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use alluvium::base::SegmentId;
-use alluvium::dump::{self, LogContent, LogRecord, LoggedOperation};
-use alluvium::version::Manifest;
+use alluvium::internal::dump::{self, LogContent, LogRecord, LoggedOperation};
+use alluvium::internal::{Manifest, RecordKind, parse_segment_name};
 use alluvium::vfs::{RealVfs, Vfs};
-use alluvium::wal::{RecordKind, parse_segment_name};
 use alluvium::{Error, Result};
 use clap::Args;
 use serde_json::{Value, json};
@@ -15,7 +14,7 @@ use super::answer::{end, kind_name};
 use crate::command::form::Form;
 use crate::database::{Exit, Usage, lock_to_read};
 use crate::output::{Output, fields};
-use crate::text::Coding;
+use crate::text::{Coding, listed};
 
 #[derive(Args)]
 pub struct LogArgs {
@@ -91,12 +90,7 @@ fn check_segment(
     if ids.contains(&wanted.0) {
         return Ok(());
     }
-    let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
-    let there = if ids.is_empty() {
-        "there are none".to_owned()
-    } else {
-        format!("there are: {}", ids.join(", "))
-    };
+    let there = listed(&ids);
     Err(Usage(format!("the log has no segment {}; {there}", wanted.0)).into())
 }
 

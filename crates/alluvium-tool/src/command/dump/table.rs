@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use alluvium::Error;
 use alluvium::base::TableId;
-use alluvium::dump::{self, TableRow};
-use alluvium::version::{Manifest, ManifestState, TableRecord};
+use alluvium::internal::dump::{self, TableRow};
+use alluvium::internal::{Manifest, ManifestState, TableRecord};
 use alluvium::vfs::{RealVfs, Vfs};
 use clap::Args;
 use serde_json::{Value, json};

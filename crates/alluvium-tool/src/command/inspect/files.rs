@@ -5,11 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use alluvium::base::TableId;
-use alluvium::cache::Cache;
-use alluvium::table::{Table, ValueFile, ValuesPart};
-use alluvium::version::{GroupState, ManifestState, TableRecord};
+use alluvium::internal::{
+    Cache, GroupState, ManifestState, Table, TableRecord, ValueFile, ValuesPart, parse_segment_name,
+};
 use alluvium::vfs::{RealVfs, Vfs, VfsFile};
-use alluvium::wal::parse_segment_name;
 use alluvium::{Error, Result};
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ mod show;
 
 use std::path::PathBuf;
 
-use alluvium::version::Manifest;
+use alluvium::internal::Manifest;
 use alluvium::vfs::RealVfs;
 use alluvium::{Compression, Expiry, KeyspaceOptions};
 use clap::Args;

@@ -1,9 +1,8 @@
 //! Decoded layout of a block, used by searches and cursors.
 
 use crate::base::{SeqNo, ValueKind};
-use crate::table::block::{head, ties};
+use crate::table::block::first_at_least;
 use alluvium_mem::pages;
-use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Requested bytes for each extra byte charged to the cache. The charge covers holes left by other
@@ -75,7 +74,7 @@ pub struct Row<'a> {
 
 impl DecodedBlock {
     /// Returns a block without rows, to decode into.
-    pub(in crate::table) fn empty() -> DecodedBlock {
+    pub fn empty() -> DecodedBlock {
         DecodedBlock {
             heads: Vec::new(),
             data: Vec::new(),
@@ -90,18 +89,13 @@ impl DecodedBlock {
     }
 
     /// Frees the block and returns its whole pages to the system.
-    pub(in crate::table) fn free(self) {
+    pub fn free(self) {
         pages::free(self.data);
     }
 
     /// Returns the number of slots; at least 1 in a block that came from a table.
     pub fn len(&self) -> usize {
         self.heads.len()
-    }
-
-    /// Returns true if there is no slot.
-    pub fn is_empty(&self) -> bool {
-        self.heads.is_empty()
     }
 
     /// Returns the memory of the block in bytes, including the estimated allocator overhead.
@@ -131,24 +125,7 @@ impl DecodedBlock {
     /// Returns the first slot with a key of at least `key`, or [`DecodedBlock::len`] if there is
     /// none. If the block has `key`, the slot holds its newest version.
     pub fn seek(&self, key: &[u8]) -> usize {
-        let shared = self.shape.prefix_bytes.min(key.len());
-        match key[..shared].cmp(&self.data[..shared]) {
-            Ordering::Less => return 0,
-            Ordering::Greater => return self.len(),
-            Ordering::Equal if shared < self.shape.prefix_bytes => return 0,
-            Ordering::Equal => {}
-        }
-        let suffix = &key[shared..];
-        let Range { mut start, mut end } = ties(&self.heads, head(suffix));
-        while start < end {
-            let middle = start + (end - start) / 2;
-            if self.suffix(middle) < suffix {
-                start = middle + 1
-            } else {
-                end = middle
-            }
-        }
-        start
+        first_at_least(key, self.prefix(), &self.heads, |at| self.suffix(at))
     }
 
     /// Returns true if the slot has this key.

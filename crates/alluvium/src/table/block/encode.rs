@@ -8,7 +8,7 @@ use crate::table::block::{common_prefix, put_ints};
 /// Order of the values in a block. The numbers are stored and never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(in crate::table) enum ValueOrder {
+pub enum ValueOrder {
     /// One value after another.
     Rows = 0,
     /// One plane for each byte position; for values of one length only.
@@ -24,7 +24,7 @@ const ROW_OVERHEAD_BYTES: usize = 4;
 
 /// Rows of the block that is still being filled.
 #[derive(Default)]
-pub(in crate::table) struct OpenBlock {
+pub struct OpenBlock {
     keys: Vec<u8>,
     key_ends: Vec<u32>,
     values: Vec<u8>,
@@ -35,13 +35,7 @@ pub(in crate::table) struct OpenBlock {
 
 impl OpenBlock {
     /// Appends a row. The builder has checked the order, and that the row is not oversize.
-    pub(in crate::table) fn push(
-        &mut self,
-        key: &[u8],
-        seqno: SeqNo,
-        kind: ValueKind,
-        value: &[u8],
-    ) {
+    pub fn push(&mut self, key: &[u8], seqno: SeqNo, kind: ValueKind, value: &[u8]) {
         self.keys.extend_from_slice(key);
         self.key_ends.push(self.keys.len() as u32);
         self.values.extend_from_slice(value);
@@ -51,7 +45,7 @@ impl OpenBlock {
     }
 
     /// Removes the rows and keeps the memory.
-    pub(in crate::table) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.keys.clear();
         self.key_ends.clear();
         self.values.clear();
@@ -61,36 +55,36 @@ impl OpenBlock {
     }
 
     /// Returns the memory of the rows in bytes.
-    pub(in crate::table) fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let ends = self.key_ends.capacity() + self.value_ends.capacity();
         let bytes = self.keys.capacity() + self.values.capacity() + self.kinds.capacity();
         bytes + ends * size_of::<u32>() + self.seqnos.capacity() * size_of::<SeqNo>()
     }
 
     /// Returns the number of rows.
-    pub(in crate::table) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.kinds.len()
     }
 
     /// Returns true if there is no row.
-    pub(in crate::table) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
 
     /// Estimates the bytes of the rows before compression.
-    pub(in crate::table) fn raw_bytes(&self) -> usize {
+    pub fn raw_bytes(&self) -> usize {
         self.keys.len() + self.values.len() + self.len() * ROW_OVERHEAD_BYTES
     }
 
     /// Returns true if [`ValueOrder::Planes`] is possible.
-    pub(in crate::table) fn values_have_planes(&self) -> bool {
+    pub fn values_have_planes(&self) -> bool {
         let mut lengths = lengths(&self.value_ends);
         let first = lengths.next().unwrap_or(0);
         (1..=PLANE_VALUE_BYTES_MAX as u64).contains(&first) && lengths.all(|n| n == first)
     }
 
     /// Appends the raw bytes to `out`. The block has at least one row.
-    pub(in crate::table) fn encode(&self, order: ValueOrder, out: &mut Vec<u8>) {
+    pub fn encode(&self, order: ValueOrder, out: &mut Vec<u8>) {
         let prefix = common_prefix(self.key(0), self.key(self.len() - 1));
         put_bytes(out, &self.key(0)[..prefix]);
         self.encode_suffixes(prefix, out);
@@ -162,13 +156,7 @@ fn put_planes(
 }
 
 /// Appends the raw bytes of an oversize row.
-pub(in crate::table) fn encode_one_row(
-    key: &[u8],
-    seqno: SeqNo,
-    kind: ValueKind,
-    value: &[u8],
-    out: &mut Vec<u8>,
-) {
+pub fn encode_one_row(key: &[u8], seqno: SeqNo, kind: ValueKind, value: &[u8], out: &mut Vec<u8>) {
     out.push(kind as u8);
     put_varint(out, seqno);
     put_bytes(out, key);

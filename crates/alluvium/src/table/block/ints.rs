@@ -11,7 +11,7 @@
 use crate::base::coding::{Decoder, put_varint};
 
 /// Appends a column.
-pub(in crate::table) fn put_ints(out: &mut Vec<u8>, values: impl Iterator<Item = u64> + Clone) {
+pub fn put_ints(out: &mut Vec<u8>, values: impl Iterator<Item = u64> + Clone) {
     let base = values.clone().min().unwrap_or(0);
     let spread = values.clone().max().unwrap_or(0) - base;
     let width = (u64::BITS - spread.leading_zeros()).div_ceil(8);
@@ -24,7 +24,7 @@ pub(in crate::table) fn put_ints(out: &mut Vec<u8>, values: impl Iterator<Item =
 
 /// Column in a raw block. Every value is at most the limit given to [`Ints::read`].
 #[derive(Debug, Clone, Copy)]
-pub(in crate::table) struct Ints<'a> {
+pub struct Ints<'a> {
     base: u64,
     width: usize,
     count: usize,
@@ -34,11 +34,7 @@ pub(in crate::table) struct Ints<'a> {
 impl<'a> Ints<'a> {
     /// Reads a column of `count` values. Returns `None` if it is cut short or a value is above
     /// `limit`.
-    pub(in crate::table) fn read(
-        from: &mut Decoder<'a>,
-        count: usize,
-        limit: u64,
-    ) -> Option<Ints<'a>> {
+    pub fn read(from: &mut Decoder<'a>, count: usize, limit: u64) -> Option<Ints<'a>> {
         let base = from.varint()?;
         let width = usize::from(from.u8()?);
         if width > 8 || base > limit {
@@ -58,12 +54,12 @@ impl<'a> Ints<'a> {
     }
 
     /// Returns the common value of all entries, or `None` if the column stores differences.
-    pub(in crate::table) fn constant(&self) -> Option<u64> {
+    pub fn constant(&self) -> Option<u64> {
         (self.width == 0).then_some(self.base)
     }
 
     /// Returns the value of entry `i`, which is below the count.
-    pub(in crate::table) fn get(&self, i: usize) -> u64 {
+    pub fn get(&self, i: usize) -> u64 {
         self.base + self.difference(i)
     }
 

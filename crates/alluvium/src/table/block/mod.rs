@@ -31,12 +31,12 @@ mod planes;
 mod search;
 
 pub use decoded::{DecodedBlock, Row};
-pub(in crate::table) use encode::{OpenBlock, ValueOrder, encode_one_row};
-pub(in crate::table) use ints::{Ints, put_ints};
-pub(in crate::table) use search::{common_prefix, head, ties};
+pub(super) use encode::{OpenBlock, ValueOrder, encode_one_row};
+pub(super) use ints::{Ints, put_ints};
+pub(super) use search::{common_prefix, first_at_least, head};
 
 /// Key and value bytes above which a row gets its own block.
-pub(in crate::table) const ONE_ROW_BYTES: usize = 64 << 10;
+pub(super) const ONE_ROW_BYTES: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests;

@@ -3,10 +3,11 @@
 //! Keys shorter than 8 bytes are padded with zeros, so equal heads decide nothing: the caller
 //! compares such keys in full.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Returns the head of a key or suffix.
-pub(in crate::table) fn head(bytes: &[u8]) -> u64 {
+pub fn head(bytes: &[u8]) -> u64 {
     match bytes.first_chunk::<8>() {
         Some(first) => u64::from_be_bytes(*first),
         None => {
@@ -17,8 +18,36 @@ pub(in crate::table) fn head(bytes: &[u8]) -> u64 {
     }
 }
 
+/// Returns the position of the first key that is at least `key`, or their number. The sorted keys
+/// begin with `prefix`, and `heads` are the heads of their suffixes.
+pub fn first_at_least<'k>(
+    key: &[u8],
+    prefix: &[u8],
+    heads: &[u64],
+    suffix_of: impl Fn(usize) -> &'k [u8],
+) -> usize {
+    let shared = prefix.len().min(key.len());
+    match key[..shared].cmp(&prefix[..shared]) {
+        Ordering::Less => return 0,
+        Ordering::Greater => return heads.len(),
+        Ordering::Equal if shared < prefix.len() => return 0,
+        Ordering::Equal => {}
+    }
+    let suffix = &key[shared..];
+    let Range { mut start, mut end } = ties(heads, head(suffix));
+    while start < end {
+        let middle = start + (end - start) / 2;
+        if suffix_of(middle) < suffix {
+            start = middle + 1
+        } else {
+            end = middle
+        }
+    }
+    start
+}
+
 /// Returns the positions with the head `wanted`, or the empty range at its insertion point.
-pub(in crate::table) fn ties(heads: &[u64], wanted: u64) -> Range<usize> {
+fn ties(heads: &[u64], wanted: u64) -> Range<usize> {
     let start = lower_bound(heads, wanted);
     let same = heads[start..].iter().take(4);
     let few = same.take_while(|&&h| h == wanted).count();
@@ -56,7 +85,7 @@ fn lower_bound(heads: &[u64], wanted: u64) -> usize {
 }
 
 /// Returns the number of leading bytes that two keys share.
-pub(in crate::table) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 

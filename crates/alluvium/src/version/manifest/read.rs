@@ -46,7 +46,7 @@ pub(super) fn read_current(vfs: &dyn Vfs, dir: &Path) -> Result<Contents> {
 }
 
 /// Returns the uid and the state up to the first edit that is not valid or does not fit.
-pub(in crate::version) fn salvage_file(
+pub fn salvage_file(
     vfs: &dyn Vfs,
     dir: &Path,
     number: u64,
