@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use super::markup::{engine_line, path};
 use super::over_time::extremes;
 use super::page::style;
-use super::plot::{Curve, Plot, in_words};
+use super::plot::{Curve, Plot};
 use super::scale::{Axis, Unit};
 use crate::report::selection::Group;
 use crate::report::sweep::curve::{Point, points};
@@ -205,7 +205,7 @@ impl Section<'_> {
             .filter(|found| engines.contains(&found.engine))
             .collect();
         let step = own.iter().find_map(|aging| aging.steps.first());
-        let unit = step.map_or("op/s", |step| unit(&step.phase));
+        let rate = step.map_or("op/s", |step| unit(&step.phase));
         let chart = |title: String, values: fn(&Aging) -> Points| {
             let curve = |engine: &String| {
                 // Only the first repetition is drawn: the steps of the others have other turnovers.
@@ -223,26 +223,18 @@ impl Section<'_> {
                 .flat_map(|curve| curve.points.iter().flatten());
             let far = points.map(|(x, _)| *x).fold(0.0, f64::max);
             let y = Axis::linear(extremes(&curves).1, Unit::Number);
+            let words = format!("{title}: {} by {}", unit(&title), self.sweep.key);
             Plot {
-                alternative: self.alternative(&title, &curves),
-                ..Plot::new(title, Axis::linear(far, Unit::Number), y, curves)
+                title,
+                ..Plot::new(words, Axis::linear(far, Unit::Number), y, curves)
             }
         };
         html! {
-            (chart(format!("Throughput ({unit}) by turnover"), Aging::rates))
+            (chart(format!("Throughput ({rate}) by turnover"), Aging::rates))
             (chart("Data (MiB) by turnover".to_string(), Aging::sizes))
             (chart("Written (KiB/op) by turnover".to_string(), Aging::written))
             @for table in rows::of_aging(self.sweep, group) { (table) }
         }
-    }
-
-    fn alternative(&self, phase: &str, curves: &[Curve]) -> String {
-        let words = curves
-            .iter()
-            .map(|curve| format!("{}: {}", curve.name, in_words(curve, Unit::Number)));
-        let words: Vec<String> = words.collect();
-        let key = &self.sweep.key;
-        format!("{phase}: {} by {key}. {}", unit(phase), words.join("; "))
     }
 }
 
