@@ -1,7 +1,9 @@
 //! Tables with a bar in each row, next to its numbers, so that the drawing needs no other
 //! description.
 
-use super::markup::escape;
+use maud::{Markup, Render, html};
+
+use super::markup::path;
 
 /// Horizontal bar; all positions are from 0 to 1.
 #[derive(Debug, Clone, Default)]
@@ -23,52 +25,39 @@ pub fn engine_class(style: usize) -> String {
 
 impl Bar {
     /// Places the parts next to each other from the left, as shares of `whole`.
-    pub fn stacked(parts: &[(String, f64)], whole: f64) -> Bar {
+    pub fn stacked(parts: &[(&str, f64)], whole: f64) -> Bar {
         let mut bar = Bar::default();
         let mut from = 0.0;
-        for (class, value) in parts
+        let visible = parts
             .iter()
-            .filter(|(_, value)| *value > 0.0 && whole > 0.0)
-        {
+            .filter(|(_, value)| *value > 0.0 && whole > 0.0);
+        for (class, value) in visible {
             let to = (from + value / whole).min(1.0);
-            bar.segments.push((class.clone(), from, to));
+            bar.segments.push(((*class).to_string(), from, to));
             from = to;
         }
         bar
     }
 
-    fn svg(&self) -> String {
+    fn svg(&self) -> Markup {
         let at = |place: f64| (place * 1000.0).round() as i64;
-        let lines = |places: &[f64]| {
-            places
-                .iter()
-                .map(|place| format!("M{} 0V10", at(*place)))
-                .collect::<String>()
+        let lines = |places: &[f64]| -> String {
+            let line = |place: &f64| format!("M{} 0V10", at(*place));
+            places.iter().map(line).collect()
         };
-        let mut out = String::from(
-            "<svg viewBox=\"0 0 1000 10\" preserveAspectRatio=\"none\" aria-hidden=\"true\">",
-        );
-        if !self.lines.is_empty() {
-            out += &format!("<path class=\"grid\" d=\"{}\"/>", lines(&self.lines));
+        html! {
+            svg viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
+                (path("grid", &lines(&self.lines)))
+                @for (class, from, to) in &self.segments {
+                    (path(class, &format!("M{} 2H{}V8H{0}z", at(*from), at(*to))))
+                }
+                @if let Some((low, high)) = self.whisker {
+                    @let (low, high) = (at(low), at(high));
+                    (path("whisker", &format!("M{low} 5H{high}M{low} 3.5V6.5M{high} 3.5V6.5")))
+                }
+                (path("strong", &lines(self.strong.as_slice())))
+            }
         }
-        for (class, from, to) in &self.segments {
-            out += &format!(
-                "<path class=\"{class}\" d=\"M{} 2H{}V8H{0}z\"/>",
-                at(*from),
-                at(*to)
-            );
-        }
-        if let Some((low, high)) = self.whisker {
-            out += &format!(
-                "<path class=\"whisker\" d=\"M{} 5H{}M{0} 3.5V6.5M{1} 3.5V6.5\"/>",
-                at(low),
-                at(high)
-            );
-        }
-        if let Some(place) = self.strong {
-            out += &format!("<path class=\"strong\" d=\"{}\"/>", lines(&[place]));
-        }
-        out + "</svg>"
     }
 }
 
@@ -80,51 +69,52 @@ pub struct BarTable {
     /// Headers of the numbers, with units.
     pub headers: Vec<String>,
     /// Legend of the colors inside a bar: CSS class and meaning.
-    pub key: Vec<(String, String)>,
+    pub key: Vec<(&'static str, &'static str)>,
     /// Rows: engine name, bar, formatted numbers.
     pub rows: Vec<(String, Bar, Vec<String>)>,
 }
 
 impl BarTable {
     /// Creates a table without rows.
-    pub fn new(caption: String, headers: Vec<String>) -> BarTable {
+    pub fn new(caption: String, headers: &[&str]) -> BarTable {
         BarTable {
             caption,
-            headers,
+            headers: headers.iter().map(|header| (*header).to_string()).collect(),
             ..BarTable::default()
         }
     }
+}
 
-    /// Renders the table as HTML.
-    pub fn html(&self) -> String {
-        let mut out = format!(
-            "<div class=\"card\"><table class=\"bars\"><caption>{}",
-            escape(&self.caption)
-        );
-        if !self.key.is_empty() {
-            let entries = self
-                .key
-                .iter()
-                .map(|(class, name)| format!("<li><i class=\"{class}\"></i>{}</li>", escape(name)));
-            out += &format!("<ul class=\"legend\">{}</ul>", entries.collect::<String>());
-        }
-        out += "</caption>\n<thead><tr><th scope=\"col\">engine<th scope=\"col\"><span class=\"unseen\">bar</span>";
-        for header in &self.headers {
-            out += &format!("<th scope=\"col\">{}", escape(header));
-        }
-        out += "</thead><tbody>\n";
-        for (name, bar, numbers) in &self.rows {
-            out += &format!(
-                "<tr><th scope=\"row\">{}<td class=\"bar\">{}",
-                escape(name),
-                bar.svg()
-            );
-            for number in numbers {
-                out += &format!("<td>{}", escape(number));
+impl Render for BarTable {
+    fn render(&self) -> Markup {
+        html! {
+            div.card {
+                table.bars {
+                    caption {
+                        (self.caption)
+                        @if !self.key.is_empty() {
+                            ul.legend {
+                                @for (class, name) in &self.key { li { i class=(class) {} (name) } }
+                            }
+                        }
+                    }
+                    thead {
+                        tr;
+                        th scope="col"; "engine"
+                        th scope="col"; span.unseen { "bar" }
+                        @for header in &self.headers { th scope="col"; (header) }
+                    }
+                    tbody {
+                        @for (name, bar, numbers) in &self.rows {
+                            tr;
+                            th scope="row"; (name)
+                            td.bar; (bar.svg())
+                            @for number in numbers { td; (number) }
+                        }
+                    }
+                }
             }
-            out.push('\n');
         }
-        out + "</tbody></table></div>\n"
     }
 }
 
@@ -134,28 +124,19 @@ mod tests {
 
     #[test]
     fn a_small_table_of_bars_is_unchanged() {
-        let mut table = BarTable::new("CPU <us>".to_string(), vec!["total (us/op)".to_string()]);
-        table.key.push(("p0".to_string(), "client".to_string()));
-        let parts = [
-            ("p0".to_string(), 2.0),
-            ("p1".to_string(), 0.0),
-            ("p2".to_string(), 6.0),
-        ];
-        let mut bar = Bar::stacked(&parts, 10.0);
+        let mut table = BarTable::new("CPU <us>".to_string(), &["total (us/op)"]);
+        table.key.push(("p0", "client"));
+        let mut bar = Bar::stacked(&[("p0", 2.0), ("p1", 0.0), ("p2", 6.0)], 10.0);
         bar.whisker = Some((0.7, 0.9));
         bar.strong = Some(0.5);
         table
             .rows
             .push(("a&b".to_string(), bar, vec!["8.00".to_string()]));
-        crate::report::assert_snapshot("bars.html", &table.html());
+        crate::report::assert_snapshot("bars.html", &table.render().0);
     }
 
     #[test]
     fn nothing_is_drawn_of_an_empty_whole() {
-        assert!(
-            Bar::stacked(&[("p0".to_string(), 1.0)], 0.0)
-                .segments
-                .is_empty()
-        );
+        assert!(Bar::stacked(&[("p0", 1.0)], 0.0).segments.is_empty());
     }
 }

@@ -1,14 +1,15 @@
 //! Costs of a phase: bars for CPU and written bytes of each operation, tables of sizes and
 //! amplification, and a triangle of read, write and space cost.
 
+use maud::{Markup, html};
+
 use super::bars::{Bar, BarTable, engine_class};
-use super::markup::escape;
+use super::markup::path;
 use super::page::View;
-use super::tables;
 use super::verdict::written;
 use crate::report::table::Table;
 use crate::report::throughput::{item, per_item};
-use crate::store::result::{CpuPerOp, PhaseResult};
+use crate::store::result::{CpuPerOp, PhaseResult, SizeBytes};
 use crate::text::{gib, number};
 
 /// Part of the CPU time: its CSS class, its name and its getter.
@@ -22,14 +23,19 @@ const PARTS: [Part; 4] = [
 ];
 
 /// Renders CPU and written KiB per operation, next to each other.
-pub fn bars(view: &View<'_>, phase: &str) -> String {
+pub fn bars(view: &View<'_>, phase: &str) -> Markup {
     let tables = [cpu(view, phase), io(view, phase)];
-    let tables: String = tables.iter().flatten().map(BarTable::html).collect();
-    if tables.is_empty() {
-        tables
-    } else {
-        format!("<div class=\"cards\">{tables}</div>\n")
+    html! {
+        @if tables.iter().any(Option::is_some) {
+            div.cards { @for table in tables.iter().flatten() { (table) } }
+        }
     }
+}
+
+/// Returns the largest value of any engine, which is the whole width of a bar.
+fn largest(engines: &[String], value: impl Fn(&str) -> Option<f64>) -> f64 {
+    let values = engines.iter().filter_map(|engine| value(engine));
+    values.fold(0.0, f64::max)
 }
 
 fn cpu(view: &View<'_>, phase: &str) -> Option<BarTable> {
@@ -40,30 +46,18 @@ fn cpu(view: &View<'_>, phase: &str) -> Option<BarTable> {
     };
     let engines = view.group.engines_of(phase);
     let total = |engine: &str| of(engine, &|cpu| Some(cpu.total));
-    let whole = engines
+    let whole = largest(&engines, total);
+    let mut table = BarTable::new(format!("CPU for each {} (us)", item(phase)), &["total"]);
+    let used = PARTS
         .iter()
-        .filter_map(|engine| total(engine))
-        .fold(0.0, f64::max);
-    let mut table = BarTable::new(
-        format!("CPU for each {} (us)", item(phase)),
-        vec!["total".to_string()],
-    );
-    for (class, name, value) in PARTS {
-        if engines
-            .iter()
-            .any(|engine| of(engine, &value).is_some_and(|us| us > 0.0))
-        {
-            table.key.push((class.to_string(), name.to_string()));
-        }
-    }
+        .filter(|part| largest(&engines, |engine| of(engine, &part.2)) > 0.0);
+    table.key = used.map(|(class, name, _)| (*class, *name)).collect();
     for engine in &engines {
-        let parts =
-            PARTS.map(|(class, _, value)| (class.to_string(), of(engine, &value).unwrap_or(0.0)));
-        table.rows.push((
-            view.group.label(engine),
-            Bar::stacked(&parts, whole),
-            vec![number(total(engine))],
-        ));
+        let parts = PARTS.map(|(class, _, value)| (class, of(engine, &value).unwrap_or(0.0)));
+        let bar = Bar::stacked(&parts, whole);
+        table
+            .rows
+            .push((view.group.label(engine), bar, vec![number(total(engine))]));
     }
     (whole > 0.0).then_some(table)
 }
@@ -73,34 +67,21 @@ fn io(view: &View<'_>, phase: &str) -> Option<BarTable> {
         view.group.median(engine, phase, |p| per_item(p, value(p)))
     };
     let engines = view.group.engines_of(phase);
-    let whole = engines
-        .iter()
-        .filter_map(|engine| of(engine, written))
-        .fold(0.0, f64::max);
-    let headers = ["within", "with settle"].map(str::to_string);
-    let mut table = BarTable::new(
-        format!("Written for each {} (KiB)", item(phase)),
-        headers.into(),
-    );
-    table.key = [
+    let whole = largest(&engines, |engine| of(engine, written));
+    let caption = format!("Written for each {} (KiB)", item(phase));
+    let mut table = BarTable::new(caption, &["within", "with settle"]);
+    table.key = vec![
         ("p1", "within the phase"),
         ("p2", "working off its backlog"),
-    ]
-    .map(|(c, n)| (c.to_string(), n.to_string()))
-    .into();
+    ];
     for engine in &engines {
-        let (within, all) = (
-            of(engine, |p| p.kb_written_per_op),
-            of(engine, |p| p.kb_written_per_op_settled),
-        );
+        let within = of(engine, |p| p.kb_written_per_op);
+        let all = of(engine, |p| p.kb_written_per_op_settled);
         let debt = within.zip(all).map_or(0.0, |(within, all)| all - within);
-        let parts = [
-            ("p1".to_string(), within.unwrap_or(0.0)),
-            ("p2".to_string(), debt),
-        ];
+        let bar = Bar::stacked(&[("p1", within.unwrap_or(0.0)), ("p2", debt)], whole);
         table.rows.push((
             view.group.label(engine),
-            Bar::stacked(&parts, whole),
+            bar,
             vec![number(within), number(all)],
         ));
     }
@@ -108,10 +89,12 @@ fn io(view: &View<'_>, phase: &str) -> Option<BarTable> {
 }
 
 /// Renders sizes and amplification of all phases, and one triangle for each engine.
-pub fn overview(view: &View<'_>) -> String {
-    let mut out = sizes(view);
-    out += &tables::html(&amplification(view));
-    out + &triangles(view)
+pub fn overview(view: &View<'_>) -> Markup {
+    html! {
+        @if let Some(sizes) = sizes(view) { div.cards { (sizes) } }
+        (amplification(view))
+        (triangles(view))
+    }
 }
 
 fn all_phases(view: &View<'_>) -> Vec<String> {
@@ -130,69 +113,47 @@ fn all_phases(view: &View<'_>) -> Vec<String> {
     names
 }
 
-/// Renders the data and the rest of the directory after the last settle, else after the last phase
+/// Returns the data and the rest of the directory after the last settle, else after the last phase
 /// with sizes.
-fn sizes(view: &View<'_>) -> String {
+fn sizes(view: &View<'_>) -> Option<BarTable> {
+    let trials = &view.group.trials;
     let has = |name: &String| {
-        view.group
-            .trials
-            .iter()
-            .flat_map(|t| &t.phases)
-            .any(|p| p.name == *name && p.size_bytes.is_some())
+        let mut phases = trials.iter().flat_map(|trial| &trial.phases);
+        phases.any(|phase| phase.name == *name && phase.size_bytes.is_some())
     };
-    let last = view
-        .group
-        .settles()
-        .pop()
-        .filter(has)
-        .or_else(|| all_phases(view).into_iter().rfind(has));
-    let Some(last) = last else {
-        return String::new();
-    };
-    let of = |engine: &str, value: fn(&PhaseResult) -> Option<f64>| {
-        view.group.median(engine, &last, value)
+    let settle = view.group.settles().pop().filter(has);
+    let last = settle.or_else(|| all_phases(view).into_iter().rfind(has))?;
+    let of = |engine: &str, value: fn(SizeBytes) -> u64| {
+        let gib = |p: &PhaseResult| p.size_bytes.map(|size| gib(value(size)));
+        view.group.median(engine, &last, gib)
     };
     let engines = view.group.engines_of(&last);
-    let directory = |engine: &str| of(engine, |p| p.size_bytes.map(|s| gib(s.directory)));
-    let whole = engines
-        .iter()
-        .filter_map(|engine| directory(engine))
-        .fold(0.0, f64::max);
-    let headers = ["data", "directory", "peak"].map(str::to_string);
-    let mut table = BarTable::new(format!("Size after {last} (GiB)"), headers.into());
-    table.key = [("p1", "data"), ("p2", "logs and the rest")]
-        .map(|(c, n)| (c.to_string(), n.to_string()))
-        .into();
+    let directory = |engine: &str| of(engine, |size| size.directory);
+    let whole = largest(&engines, directory);
+    let caption = format!("Size after {last} (GiB)");
+    let mut table = BarTable::new(caption, &["data", "directory", "peak"]);
+    table.key = vec![("p1", "data"), ("p2", "logs and the rest")];
     for engine in &engines {
-        let data = of(engine, |p| p.size_bytes.map(|s| gib(s.data)));
+        let data = of(engine, |size| size.data);
         let rest = directory(engine)
             .zip(data)
             .map_or(0.0, |(all, data)| all - data);
-        let peaks = view
-            .group
-            .trials
-            .iter()
-            .filter(|trial| trial.name() == *engine)
-            .flat_map(|trial| &trial.phases);
-        let peak = peaks
-            .filter_map(|p| p.size_bytes.map(|s| gib(s.peak)))
-            .fold(0.0, f64::max);
-        let parts = [
-            ("p1".to_string(), data.unwrap_or(0.0)),
-            ("p2".to_string(), rest),
+        let own = trials.iter().filter(|trial| trial.name() == *engine);
+        let peaks = own
+            .flat_map(|trial| &trial.phases)
+            .filter_map(|phase| phase.size_bytes);
+        let peak = peaks.map(|size| gib(size.peak)).fold(0.0, f64::max);
+        let bar = Bar::stacked(&[("p1", data.unwrap_or(0.0)), ("p2", rest)], whole);
+        let sizes = [
+            data,
+            directory(engine),
+            Some(peak).filter(|peak| *peak > 0.0),
         ];
-        let numbers = vec![
-            number(data),
-            number(directory(engine)),
-            number(Some(peak).filter(|p| *p > 0.0)),
-        ];
-        table.rows.push((
-            view.group.label(engine),
-            Bar::stacked(&parts, whole),
-            numbers,
-        ));
+        table
+            .rows
+            .push((view.group.label(engine), bar, sizes.map(number).into()));
     }
-    format!("<div class=\"cards\">{}</div>\n", table.html())
+    Some(table)
 }
 
 fn amplification(view: &View<'_>) -> Table {
@@ -233,55 +194,49 @@ fn amplification(view: &View<'_>) -> Table {
 }
 
 /// Renders read, write and space cost of each engine as shares of the most expensive engine's.
-fn triangles(view: &View<'_>) -> String {
+fn triangles(view: &View<'_>) -> Markup {
     let Some(phase) = view.main_phase() else {
-        return String::new();
+        return Markup::default();
     };
     let settle = view.group.settles().pop();
     let engines = view.group.engines_of(&phase);
     let last = settle.as_deref().unwrap_or(&phase);
-    let reads = |engine: &str| view.group.median(engine, &phase, |p| p.kb_read_per_op);
-    let writes = |engine: &str| view.group.median(engine, &phase, written);
-    let space = |engine: &str| {
-        view.group
-            .median(engine, last, |p| p.size_bytes.map(|s| gib(s.data)))
+    let cost = |engine: &String| {
+        let data = |p: &PhaseResult| p.size_bytes.map(|size| gib(size.data));
+        [
+            view.group.median(engine, &phase, |p| p.kb_read_per_op),
+            view.group.median(engine, &phase, written),
+            view.group.median(engine, last, data),
+        ]
     };
-    let costs: Vec<[Option<f64>; 3]> = engines
-        .iter()
-        .map(|e| [reads(e), writes(e), space(e)])
-        .collect();
-    let most = [0, 1, 2].map(|i| costs.iter().filter_map(|cost| cost[i]).fold(0.0, f64::max));
+    let costs: Vec<[Option<f64>; 3]> = engines.iter().map(cost).collect();
     if engines.len() < 2 || costs.iter().flatten().any(Option::is_none) {
-        return String::new();
+        return Markup::default();
     }
-    let mut out = format!(
-        "<h3>Read, write and space cost</h3>\n<p class=\"note\">{}</p>\n<div class=\"triangles\">\n",
-        escape(&format!(
-            "KiB read and KiB written for each operation of {phase}, GiB of data at the end. Each corner is the dearest engine; a smaller triangle is cheaper."
-        ))
-    );
-    for (engine, cost) in engines.iter().zip(&costs) {
-        let shares = [0, 1, 2].map(|i| {
-            if most[i] > 0.0 {
-                cost[i].unwrap_or(0.0) / most[i]
-            } else {
-                0.0
+    let most = [0, 1, 2].map(|i| costs.iter().filter_map(|cost| cost[i]).fold(0.0, f64::max));
+    let share = |cost: &[Option<f64>; 3], i: usize| match most[i] {
+        most if most > 0.0 => cost[i].unwrap_or(0.0) / most,
+        _ => 0.0,
+    };
+    html! {
+        h3 { "Read, write and space cost" }
+        p.note {
+            "KiB read and KiB written for each operation of " (phase) ", GiB of data at the end. "
+            "Each corner is the dearest engine; a smaller triangle is cheaper."
+        }
+        div.triangles {
+            @for (engine, cost) in engines.iter().zip(&costs) {
+                @let shares = [0, 1, 2].map(|i| share(cost, i));
+                (triangle(&view.group.label(engine), view.style(engine), shares, cost.map(number)))
             }
-        });
-        out += &triangle(
-            &view.group.label(engine),
-            view.style(engine),
-            shares,
-            cost.map(number),
-        );
+        }
     }
-    out + "</div>\n"
 }
 
 /// Renders a triangle with its corners at the top (read), right (write) and left (space).
-fn triangle(name: &str, style: usize, shares: [f64; 3], values: [String; 3]) -> String {
+fn triangle(name: &str, style: usize, shares: [f64; 3], values: [String; 3]) -> Markup {
     const CORNERS: [(f64, f64); 3] = [(0.0, -60.0), (52.0, 30.0), (-52.0, 30.0)];
-    let path = |shares: [f64; 3]| {
+    let outline = |shares: [f64; 3]| {
         let points = CORNERS.iter().zip(shares).map(|((x, y), share)| {
             // A small remainder keeps a cost of 0 visible.
             let share = share.clamp(0.03, 1.0);
@@ -289,20 +244,22 @@ fn triangle(name: &str, style: usize, shares: [f64; 3], values: [String; 3]) -> 
         });
         format!("M{}z", points.collect::<Vec<_>>().join("L"))
     };
-    let spokes: String = CORNERS
-        .iter()
-        .map(|(x, y)| format!("M80 76L{:.0} {:.0}", 80.0 + x, 76.0 + y))
-        .collect();
+    let spoke = |(x, y): (f64, f64)| format!("M80 76L{:.0} {:.0}", 80.0 + x, 76.0 + y);
     let [read, write, space] = values;
-    format!(
-        "<figure class=\"triangle\"><figcaption>{0}</figcaption><svg viewBox=\"0 0 160 128\" role=\"img\" aria-label=\"{0}: read {read} KiB/op, write {write} KiB/op, space {space} GiB\">\
-         <path class=\"grid\" d=\"{1}{spokes}\"/><path class=\"{2}\" d=\"{3}\"/><path class=\"s{style}\" d=\"{3}\"/>\
-         <text x=\"80\" y=\"11\" class=\"mid\">read {read}</text><text x=\"158\" y=\"122\" class=\"end\">write {write}</text><text x=\"2\" y=\"122\">space {space}</text></svg></figure>\n",
-        escape(name),
-        path([1.0; 3]),
-        engine_class(style),
-        path(shares)
-    )
+    let words = format!("{name}: read {read} KiB/op, write {write} KiB/op, space {space} GiB");
+    html! {
+        figure.triangle {
+            figcaption { (name) }
+            svg viewBox="0 0 160 128" role="img" aria-label=(words) {
+                (path("grid", &(outline([1.0; 3]) + &CORNERS.map(spoke).concat())))
+                (path(engine_class(style), &outline(shares)))
+                (path(format_args!("s{style}"), &outline(shares)))
+                text x="80" y="11" class="mid" { "read " (read) }
+                text x="158" y="122" class="end" { "write " (write) }
+                text x="2" y="122" { "space " (space) }
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -330,6 +287,6 @@ mod tests {
             table.rows[0].1.segments,
             [("p1".to_string(), 0.0, 0.6), ("p2".to_string(), 0.6, 1.0)]
         );
-        assert_eq!(triangles(&view).matches("<figure").count(), 2);
+        assert_eq!(triangles(&view).0.matches("<figure").count(), 2);
     }
 }

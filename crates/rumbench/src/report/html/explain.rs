@@ -1,9 +1,10 @@
 //! Causes of the result in words: short sentences on the first screen, and further down all
 //! sentences with links to their figures.
 
-use super::markup::{element, escape, heading};
+use maud::{Markup, html};
+
+use super::markup::engine_line;
 use super::page::View;
-use super::plot::swatch;
 use crate::report::explain::{Figure, Finding, Kind};
 
 /// Anchor of the warnings.
@@ -22,106 +23,92 @@ fn of_suite(findings: &[Finding]) -> Vec<&Finding> {
 }
 
 /// Renders one line for each engine about the main phase, and the number of warnings.
-pub fn first_screen(view: &View<'_>, findings: &[Finding]) -> String {
+pub fn first_screen(view: &View<'_>, findings: &[Finding]) -> Markup {
     let Some(phase) = view.main_phase() else {
-        return String::new();
+        return Markup::default();
     };
     let own = of_view(view, findings);
-    let mut lines = String::new();
-    for engine in view.group.engines_of(&phase) {
-        let here = |found: &&&Finding| {
-            found.phase.as_ref() == Some(&phase) && found.engine.as_ref() == Some(&engine)
-        };
-        let here = own.iter().filter(here);
-        let briefs: Vec<&str> = here.filter_map(|found| found.brief.as_deref()).collect();
-        if briefs.is_empty() {
-            continue;
-        }
-        lines += &format!(
-            "<li data-k=\"{}\">{}<b>{}</b> {}.</li>\n",
-            view.style(&engine),
-            swatch(view.style(&engine)),
-            escape(&view.group.label(&engine)),
-            escape(&briefs.join("; "))
-        );
-    }
-    let mut out = String::new();
-    if !lines.is_empty() {
-        let why = view.anchor("why");
-        out += &format!(
-            "<p class=\"note\">What decided {} (<a href=\"#{why}\">all phases, with the figures</a>):</p>\n<ul class=\"verdict why\">\n{lines}</ul>\n",
-            escape(&phase)
-        );
-    }
+    let brief = |engine: &String| {
+        let here = own.iter().filter(|found| {
+            found.phase.as_ref() == Some(&phase) && found.engine.as_ref() == Some(engine)
+        });
+        here.filter_map(|found| found.brief.as_deref())
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    let engines = view.group.engines_of(&phase);
+    let lines = engines.iter().map(|engine| (engine, brief(engine)));
+    let lines: Vec<_> = lines.filter(|(_, brief)| !brief.is_empty()).collect();
     let warnings = of_suite(findings).len();
-    if warnings > 0 {
-        let what = if warnings == 1 {
-            "thing speaks"
-        } else {
-            "things speak"
-        };
-        out += &format!(
-            "<p class=\"note\"><a href=\"#{WARNINGS}\">{warnings} {what} against the experiment itself</a>.</p>\n"
-        );
+    html! {
+        @if !lines.is_empty() {
+            p.note {
+                "What decided " (phase) " ("
+                a href={ "#" (view.anchor("why")) } { "all phases, with the figures" } "):"
+            }
+            ul class="verdict why" {
+                @for (engine, brief) in lines {
+                    (engine_line(view.style(engine), &view.group.label(engine), brief + "."))
+                }
+            }
+        }
+        @if warnings > 0 {
+            @let speak = if warnings == 1 { "thing speaks" } else { "things speak" };
+            p.note {
+                a href={ "#" (WARNINGS) } {
+                    (warnings) " " (speak) " against the experiment itself"
+                }
+                "."
+            }
+        }
     }
-    out
 }
 
 /// Renders all findings about a group, phase by phase.
-pub fn section(view: &View<'_>, findings: &[Finding]) -> String {
+pub fn section(view: &View<'_>, findings: &[Finding]) -> Markup {
     let findings = of_view(view, findings);
-    let mut out = format!(
-        "<section>{}",
-        heading(2, &view.anchor("why"), "What decided it")
-    );
-    if findings.is_empty() {
-        return out + "<p>No phase has ended that tells enough.</p>\n</section>\n";
-    }
-    let mut phase: Option<&String> = None;
-    for finding in findings {
-        if finding.phase.as_ref() != phase {
-            if phase.is_some() {
-                out += "</ul>\n";
+    html! {
+        section {
+            h2 id=(view.anchor("why")) { "What decided it" }
+            @if findings.is_empty() { p { "No phase has ended that tells enough." } }
+            @for of_phase in findings.chunk_by(|a, b| a.phase == b.phase) {
+                h3 { (of_phase[0].phase.as_deref().unwrap_or_default()) }
+                ul {
+                    @for finding in of_phase {
+                        (item(finding, |figure| place(view, finding, figure)))
+                    }
+                }
             }
-            phase = finding.phase.as_ref();
-            out += &element("h3", "", phase.map_or("", String::as_str));
-            out += "\n<ul>\n";
         }
-        out += &item(finding, &|figure| place(view, finding, figure));
     }
-    out + "</ul>\n</section>\n"
 }
 
-/// Renders the warnings about the experiment. `tables` is the anchor of the first tables, if there
-/// are any.
-pub fn warnings(findings: &[Finding], tables: Option<&str>) -> String {
+/// Renders the warnings about the experiment. `first` is the first group, if there is one.
+pub fn warnings(findings: &[Finding], first: Option<&View<'_>>) -> Markup {
     let findings = of_suite(findings);
-    let mut out = format!("<section>{}", heading(2, WARNINGS, "About the experiment"));
-    if findings.is_empty() {
-        return out + "<p>Nothing speaks against it.</p>\n</section>\n";
+    let tables = first.map(|view| view.anchor("tables"));
+    html! {
+        section {
+            h2 id=(WARNINGS) { "About the experiment" }
+            @if findings.is_empty() {
+                p { "Nothing speaks against it." }
+            } @else {
+                ul {
+                    @for finding in findings {
+                        (item(finding, |figure| place_of_suite(figure, tables.as_deref())))
+                    }
+                }
+            }
+        }
     }
-    out += "<ul>\n";
-    for finding in findings {
-        out += &item(finding, &|figure| place_of_suite(figure, tables));
-    }
-    out + "</ul>\n</section>\n"
 }
 
-fn item(finding: &Finding, place: &dyn Fn(&Figure) -> String) -> String {
-    let engine = finding.engine.as_ref();
-    let engine = engine.map_or(String::new(), |engine| {
-        format!("{} ", element("b", "", engine))
-    });
-    let metrics = finding.metrics();
-    let figure = |metric: &&str| {
-        let figure = finding
-            .figures
-            .iter()
-            .find(|figure| figure.metric == **metric);
-        let to = figure.map_or(String::new(), place);
-        format!("<a href=\"#{to}\">{}</a>", escape(metric))
+fn item(finding: &Finding, place: impl Fn(&Figure) -> String) -> Markup {
+    let anchor = |metric: &str| {
+        let mut figures = finding.figures.iter();
+        let figure = figures.find(|figure| figure.metric == metric);
+        figure.map_or(String::new(), &place)
     };
-    let links: Vec<String> = metrics.iter().map(figure).collect();
     let class = match finding.kind {
         Kind::Bound => "why-bound",
         Kind::Cost => "why-cost",
@@ -130,11 +117,20 @@ fn item(finding: &Finding, place: &dyn Fn(&Figure) -> String) -> String {
         Kind::Function => "why-function",
         Kind::Warning => "why-warning",
     };
-    format!(
-        "<li class=\"{class}\">{engine}{} <span class=\"note\">[{}]</span></li>\n",
-        escape(&finding.text),
-        links.join(", ")
-    )
+    html! {
+        li class=(class) {
+            @if let Some(engine) = &finding.engine { b { (engine) } " " }
+            (finding.text) " "
+            span.note {
+                "["
+                @for (i, metric) in finding.metrics().into_iter().enumerate() {
+                    @if i > 0 { ", " }
+                    a href={ "#" (anchor(metric)) } { (metric) }
+                }
+                "]"
+            }
+        }
+    }
 }
 
 /// Returns the anchor of a phase's figure.

@@ -1,49 +1,50 @@
 //! Setup of the measurement: first the differences among engines, then the common settings, then
 //! machine and build.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::markup::{details, element, escape};
-use super::tables;
+use maud::{Markup, html};
+
 use crate::catalog::DEFINITION;
 use crate::report::doctor::machine;
 use crate::report::selection::durability;
 use crate::report::table::Table;
 use crate::report::tables::hosts;
-use crate::store::result::{Host, SuiteResult, TrialResult};
+use crate::store::result::{Host, PhaseResult, SuiteResult, TrialResult};
 use crate::text::number;
 
 /// Renders the part of the page below the numbers. `all_ends` adds the counters at the end of each
 /// phase, not only of the last one.
-pub fn html(suite: &SuiteResult, engines: &[String], all_ends: bool) -> String {
+pub fn html(suite: &SuiteResult, engines: &[String], all_ends: bool) -> Markup {
     let of = |engine: &String| suite.trials.iter().find(|trial| trial.name() == *engine);
     let trials: Vec<&TrialResult> = engines.iter().filter_map(of).collect();
-    let mut out = tables::html(&promises(&trials));
-    let builds = builds(suite);
-    if !builds.rows.is_empty() {
-        out += &tables::html(&builds);
-    }
     let (different, own, same) = settings(&trials);
-    if !different.rows.is_empty() {
-        out += &tables::html(&different);
-    }
-    for table in own {
-        out += &details(&table.title.clone(), &tables::html(&table));
-    }
-    if !same.rows.is_empty() {
-        out += &details(&same.title.clone(), &tables::html(&same));
-    }
-    out += &tables::html(&pairs("Machine and build", &suite.environment));
-    if !suite.machine.is_empty() {
-        out += &tables::html(&machine(&suite.machine));
-    }
     let mut given = suite.settings.clone();
     let definition = given.remove(DEFINITION);
-    out += &tables::html(&pairs("Settings given", &given));
-    if let Some(text) = definition {
-        out += &details("File of the workload", &element("pre", "", &text));
+    html! {
+        (promises(&trials))
+        (unless_empty(&builds(suite)))
+        (unless_empty(&different))
+        @for table in own.iter().chain([&same]) { (folded(table)) }
+        (pairs("Machine and build", &suite.environment))
+        @if !suite.machine.is_empty() { (machine(&suite.machine)) }
+        (pairs("Settings given", &given))
+        @if let Some(text) = definition {
+            details { summary { "File of the workload" } pre { (text) } }
+        }
+        @for trial in trials { (folded(&counters(trial, all_ends))) }
     }
-    out + &counters(suite, engines, all_ends)
+}
+
+fn unless_empty(table: &Table) -> Markup {
+    html! { @if !table.rows.is_empty() { (table) } }
+}
+
+/// Renders a table that the reader can unfold, unless it has no rows.
+fn folded(table: &Table) -> Markup {
+    html! {
+        @if !table.rows.is_empty() { details { summary { (table.title) } (table) } }
+    }
 }
 
 fn text_table(title: &str, headers: &[&str]) -> Table {
@@ -119,12 +120,10 @@ fn settings(trials: &[&TrialResult]) -> (Table, Vec<Table>, Table) {
         &["name", "value"],
     );
     let mut own: Vec<Table> = Vec::new();
-    let mut keys: Vec<&String> = trials
+    let keys: BTreeSet<&String> = trials
         .iter()
         .flat_map(|trial| trial.configuration.keys())
         .collect();
-    keys.sort();
-    keys.dedup();
     for key in keys {
         let values: Vec<Option<&String>> = trials
             .iter()
@@ -154,66 +153,53 @@ fn settings(trials: &[&TrialResult]) -> (Table, Vec<Table>, Table) {
     (different, own, same)
 }
 
-/// Renders each engine's counters at the end of each phase of its first trial, or of the last phase
-/// only.
-fn counters(suite: &SuiteResult, engines: &[String], all_ends: bool) -> String {
-    let mut out = String::new();
-    for engine in engines {
-        let Some(trial) = suite.trials.iter().find(|trial| trial.name() == *engine) else {
-            continue;
-        };
-        let mut phases: Vec<_> = trial
-            .phases
-            .iter()
-            .filter(|phase| !phase.engine_counters.is_empty())
-            .collect();
-        let mut which = "each phase";
-        if !all_ends {
-            phases.drain(..phases.len().saturating_sub(1));
-            which = "the last phase";
-        }
-        let title = format!(
-            "Counters of {engine} at the end of {which} (repetition {})",
-            trial.repetition
-        );
-        let mut table = Table::new(title.clone(), &["counter"]);
-        table
-            .headers
-            .extend(phases.iter().map(|phase| phase.name.clone()));
-        let mut names: Vec<&String> = phases
-            .iter()
-            .flat_map(|phase| phase.engine_counters.keys())
-            .collect();
-        names.sort();
-        names.dedup();
-        for name in names {
-            let cells = phases
-                .iter()
-                .map(|phase| number(phase.engine_counters.get(name).copied()));
-            table
-                .rows
-                .push(std::iter::once(name.clone()).chain(cells).collect());
-        }
-        if !table.rows.is_empty() {
-            out += &details(&title, &tables::html(&table));
-        }
+/// Returns the counters of a trial at the end of each phase, or of the last phase only.
+fn counters(trial: &TrialResult, all_ends: bool) -> Table {
+    let phases = trial.phases.iter();
+    let mut phases: Vec<_> = phases
+        .filter(|phase| !phase.engine_counters.is_empty())
+        .collect();
+    let mut which = "each phase";
+    if !all_ends {
+        phases.drain(..phases.len().saturating_sub(1));
+        which = "the last phase";
     }
-    out
+    let title = format!(
+        "Counters of {} at the end of {which} (repetition {})",
+        trial.name(),
+        trial.repetition
+    );
+    let mut table = Table::new(title, &["counter"]);
+    table
+        .headers
+        .extend(phases.iter().map(|phase| phase.name.clone()));
+    let names: BTreeSet<&String> = phases
+        .iter()
+        .flat_map(|phase| phase.engine_counters.keys())
+        .collect();
+    for name in names {
+        let counter = |phase: &&PhaseResult| number(phase.engine_counters.get(name).copied());
+        let cells = phases.iter().map(counter);
+        table
+            .rows
+            .push(std::iter::once(name.clone()).chain(cells).collect());
+    }
+    table
 }
 
 /// Renders the marks of all trials, or a sentence that there are none.
-pub fn marks(suite: &SuiteResult) -> String {
-    let mut out = String::new();
-    for trial in &suite.trials {
-        for mark in &trial.marks {
-            let name = format!("{} #{}", trial.contestant(), trial.repetition);
-            out += &format!("<li>{} {}</li>\n", element("b", "", &name), escape(mark));
-        }
+pub fn marks(suite: &SuiteResult) -> Markup {
+    if suite.trials.iter().all(|trial| trial.marks.is_empty()) {
+        return html! { p { "None: no failure, no wrong answer, no unmet rate." } };
     }
-    if out.is_empty() {
-        "<p>None: no failure, no wrong answer, no unmet rate.</p>\n".to_string()
-    } else {
-        format!("<ul class=\"marks\">\n{out}</ul>\n")
+    html! {
+        ul.marks {
+            @for trial in &suite.trials {
+                @for mark in &trial.marks {
+                    li { b { (trial.contestant()) " #" (trial.repetition) } " " (mark) }
+                }
+            }
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! Section for a search of the highest rate: a sentence for each engine, response time against rate
 //! with the limit as a line, and the tables of the text report.
 
-use super::markup::{element, escape, heading};
-use super::plot::{Curve, Plot, in_words, swatch};
+use maud::{Markup, html};
+
+use super::markup::{engine_line, path};
+use super::page::style;
+use super::plot::{Curve, Plot};
 use super::scale::{Axis, Unit};
-use super::tables;
 use crate::report::find_rate::{self as rows, FIGURES, Figure, figure_of};
 use crate::report::sweep::whole;
 use crate::report::{ReportOptions, decision};
@@ -12,50 +14,36 @@ use crate::store::rate_search::{FoundRate, RateSearch};
 use crate::store::result::SuiteResult;
 
 /// Renders the section that leads the page. Empty for a suite without a search.
-pub fn html(suite: &SuiteResult, styles: &[String], options: &ReportOptions) -> String {
+pub fn html(suite: &SuiteResult, styles: &[String], options: &ReportOptions) -> Markup {
     let Some(search) = &suite.rate_search else {
-        return String::new();
+        return Markup::default();
     };
-    let mut out = String::new();
-    for (i, whole) in whole(suite, options.mix_durability).iter().enumerate() {
-        let id = match i {
-            0 => "verdict".to_string(),
-            i => format!("rate-{i}"),
-        };
-        let own = rows::own(search, whole);
-        out += &format!("<section>{}", heading(2, &id, "Highest rate"));
-        out += &element("p", " class=\"note pre\"", &whole.title);
-        out += &sentences(&own, styles);
-        for figure in figures(search) {
-            out += &chart(search, &own, styles, figure);
+    let id = |i| match i {
+        0 => "verdict".to_string(),
+        i => format!("rate-{i}"),
+    };
+    html! {
+        @for (i, whole) in whole(suite, options.mix_durability).iter().enumerate() {
+            @let own = rows::own(search, whole);
+            section {
+                h2 id=(id(i)) { "Highest rate" }
+                p class="note pre" { (whole.title) }
+                ul.verdict {
+                    @for found in &own {
+                        @let sentence = format_args!("{}.", found.judgment);
+                        (engine_line(style(styles, &found.engine), &found.engine, sentence))
+                    }
+                }
+                @for figure in figures(search) { (chart(search, &own, styles, figure)) }
+                (rows::highest(search, &own))
+                @if let Some(table) = rows::at_share(suite, search, &own) { (table) }
+                (rows::curve(search, &own, false))
+                @if let Some(table) = decision::of_points(suite, whole, options.endurance_tb) {
+                    (table)
+                }
+            }
         }
-        let mut all = vec![rows::highest(search, &own)];
-        all.extend(rows::at_share(suite, search, &own));
-        all.push(rows::curve(search, &own, false));
-        all.extend(decision::of_points(suite, whole, options.endurance_tb));
-        out += &all.iter().map(tables::html).collect::<String>();
-        out += "</section>\n";
     }
-    out
-}
-
-fn style(styles: &[String], engine: &str) -> usize {
-    let place = styles.iter().position(|name| name == engine);
-    place.unwrap_or(0)
-}
-
-fn sentences(own: &[&FoundRate], styles: &[String]) -> String {
-    let mut out = String::from("<ul class=\"verdict\">\n");
-    for found in own {
-        let style = style(styles, &found.engine);
-        out += &format!(
-            "<li data-k=\"{style}\">{}<b>{}</b> {}.</li>\n",
-            swatch(style),
-            escape(&found.engine),
-            escape(&found.judgment)
-        );
-    }
-    out + "</ul>\n"
 }
 
 /// Returns the figures of the limits first, then the usual ones.
@@ -74,7 +62,7 @@ fn figures(search: &RateSearch) -> Vec<Figure> {
 }
 
 /// Renders a chart of one figure against the requested rate.
-fn chart(search: &RateSearch, own: &[&FoundRate], styles: &[String], figure: Figure) -> String {
+fn chart(search: &RateSearch, own: &[&FoundRate], styles: &[String], figure: Figure) -> Plot {
     let (name, value) = figure;
     let curve = |found: &&FoundRate| {
         let points = found.points.iter();
@@ -101,44 +89,23 @@ fn chart(search: &RateSearch, own: &[&FoundRate], styles: &[String], figure: Fig
     let (low, high) = heights.fold((f64::INFINITY, 0.0), |(low, high), us: f64| {
         (us.min(low), us.max(high))
     });
-    let words = curves
-        .iter()
-        .map(|curve| format!("{}: {}", curve.name, in_words(curve, Unit::Microseconds)));
-    let words: Vec<String> = words.collect();
-    let title = format!("{name} of response times by rate (op/s)");
-    let line = if limits.is_empty() {
-        ""
-    } else {
-        "; dark line: the limit"
-    };
-    let mut plot = Plot {
-        alternative: format!("{title}. {}", words.join("; ")),
-        title: format!("{title}{line}"),
-        x: Axis::linear(far, Unit::Number),
-        y: Axis::log(low, high, Unit::Microseconds),
+    let (x, y) = (
+        Axis::linear(far, Unit::Number),
+        Axis::log(low, high, Unit::Microseconds),
+    );
+    let mut plot = Plot::new(
+        format!("{name} of response times by rate (op/s)"),
+        x,
+        y,
         curves,
-        under: String::new(),
-        strip: false,
-        x_labels: true,
-        legend: true,
-    };
-    plot.under = under(&plot, &limits);
-    plot.html()
-}
-
-/// Draws the limits as lines, and a dot at every tested rate.
-fn under(plot: &Plot, limits: &[f64]) -> String {
+    );
+    if !limits.is_empty() {
+        plot.title += "; dark line: the limit";
+    }
     let ends = (plot.x.low, plot.x.high);
-    let limits = limits.iter().map(|us| {
-        let line = plot.path(&[(ends.0, *us), (ends.1, *us)]);
-        format!("<path class=\"strong\" d=\"{line}\"/>")
-    });
-    let dots = plot.curves.iter().flat_map(|curve| {
-        let points = curve.points.iter().flatten();
-        points.map(|point| {
-            let dot = plot.path(&[*point, *point]);
-            format!("<path class=\"d{}\" d=\"{dot}\"/>", curve.style)
-        })
-    });
-    limits.chain(dots).collect()
+    plot.under = html! {
+        @for us in limits { (path("strong", &plot.path(&[(ends.0, us), (ends.1, us)]))) }
+        (plot.dots())
+    };
+    plot
 }

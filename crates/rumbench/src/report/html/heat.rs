@@ -1,5 +1,8 @@
 //! Heat map of response times: the distribution of response times in each bucket of time.
 
+use maud::{Markup, html};
+
+use super::markup::path;
 use super::scale::{Axis, Unit};
 use crate::store::result::PhaseResult;
 
@@ -9,7 +12,7 @@ const LEVELS: [f64; 4] = [0.001, 0.01, 0.1, 0.3];
 /// Drawing of a heat map, with its axis.
 pub struct Heat {
     /// Cells as SVG, in thousandths of the frame.
-    pub svg: String,
+    pub svg: Markup,
     /// Axis of response times.
     pub y: Axis,
     /// Alternative text: the most frequent response times and the longest one.
@@ -42,21 +45,19 @@ pub fn map(phase: &PhaseResult, width: usize, seconds: usize) -> Option<Heat> {
         let levels: Vec<_> = counts.map(|(&count, &total)| level(count, total)).collect();
         cells(&levels, row, end, &mut paths);
     }
-    let paths = paths
-        .iter()
-        .enumerate()
-        .filter(|(_, path)| !path.is_empty());
-    let paths: String = paths
-        .map(|(level, path)| format!("<path class=\"h{level}\" d=\"{path}\"/>"))
-        .collect();
     let top = 1.0 - y.place(edges(last).1);
     let height = y.place(edges(last).1) - y.place(edges(last).0);
-    let svg = format!(
-        "<g transform=\"translate(0 {:.1}) scale({:.3} {:.2})\">{paths}</g>",
+    let scale = format!(
+        "translate(0 {:.1}) scale({:.3} {:.2})",
         top * 1000.0,
         1000.0 / end,
         height * 1000.0
     );
+    let svg = html! {
+        g transform=(scale) {
+            @for (level, d) in paths.iter().enumerate() { (path(format_args!("h{level}"), d)) }
+        }
+    };
     let sums = columns.iter().map(|row| row.iter().sum::<f64>());
     let (most, _) = sums.enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let (low, high) = edges(most);
@@ -115,16 +116,16 @@ fn cells(levels: &[Option<usize>], row: usize, end: f64, paths: &mut [String]) {
 }
 
 /// Renders the legend of the colors.
-pub fn key() -> String {
+pub fn key() -> Markup {
     let names = ["below 0.1 %", "0.1 %", "1 %", "10 %", "30 % and more"];
-    let entries = names
-        .iter()
-        .enumerate()
-        .map(|(level, name)| format!("<li><i class=\"h{level}\"></i>{name}</li>"));
-    format!(
-        "<ul class=\"legend\"><li>Heat map, share of the operations at that time:</li>{}</ul>\n",
-        entries.collect::<String>()
-    )
+    html! {
+        ul.legend {
+            li { "Heat map, share of the operations at that time:" }
+            @for (level, name) in names.iter().enumerate() {
+                li { i class={ "h" (level) } {} (name) }
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -152,11 +153,12 @@ mod tests {
         let heat = map(&phase, 1, 4).unwrap();
         // 2 to 4 us is the largest share in seconds 0, 1 and 3; 4 to 8 us is the thousandth
         // operation in 0 and 1.
-        assert_eq!(heat.svg.matches('M').count(), 3, "{}", heat.svg);
+        assert_eq!(heat.svg.0.matches('M').count(), 3, "{}", heat.svg.0);
         assert!(
-            heat.svg.contains("class=\"h4\" d=\"M0 ") && heat.svg.contains("class=\"h1\" d=\"M0 "),
+            heat.svg.0.contains("class=\"h4\" d=\"M0 ")
+                && heat.svg.0.contains("class=\"h1\" d=\"M0 "),
             "{}",
-            heat.svg
+            heat.svg.0
         );
         assert_eq!(
             heat.alternative,

@@ -1,9 +1,9 @@
 //! `DIR/index.html` of a suite of several runs: the verdict on each run, and a link to its page.
 
-use super::markup::{element, escape};
-use super::page::View;
-use super::verdict;
-use super::{end, head, views};
+use maud::{Markup, html};
+
+use super::page::{DETAILS, View};
+use super::{names, verdict, views, whole_page};
 use crate::report::ReportOptions;
 use crate::report::selection::groups;
 use crate::store::result::SuiteResult;
@@ -22,53 +22,41 @@ pub struct Entry {
 
 /// Renders the page.
 pub fn render(description: &str, entries: &[Entry]) -> String {
-    let mut engines: Vec<String> = Vec::new();
     let results = entries.iter().filter_map(|entry| entry.result.as_ref());
-    for trial in results.flat_map(|result| &result.trials) {
-        if !engines.contains(&trial.name()) {
-            engines.push(trial.name());
+    let engines = names(results.flat_map(|result| &result.trials));
+    let body = html! {
+        header { h1 { (description) } }
+        main #verdict {
+            @for entry in entries { (section(entry, &engines)) }
         }
-    }
-    let mut out = head(description, engines.len());
-    out += &format!(
-        "<header>\n{}\n</header>\n<main id=\"verdict\">\n",
-        element("h1", "", description)
-    );
-    for entry in entries {
-        out += &section(entry, &engines);
-    }
-    out += "</main>\n";
-    let text = format!(
+    };
+    let written_by = format!(
         "rumbench {}. Each folder next to this page holds a run, with all its numbers in result.json.",
         env!("CARGO_PKG_VERSION")
     );
-    out + &end(&text)
+    whole_page(description, engines.len(), &body, &written_by)
 }
 
-fn section(entry: &Entry, engines: &[String]) -> String {
-    let name = escape(&entry.name);
-    let mut out = String::from("<section class=\"first\">");
+fn section(entry: &Entry, engines: &[String]) -> Markup {
+    let name = &entry.name;
     let Some(result) = &entry.result else {
-        let text = "Not begun yet.";
-        return format!(
-            "{out}<h2>{name}</h2>\n{}</section>\n",
-            element("p", "", text)
-        );
+        return html! { section.first { h2 { (name) } p { "Not begun yet." } } };
     };
-    out += &format!("<h2><a href=\"{name}/report.html\">{name}</a></h2>\n");
-    out += &element("p", " class=\"command\"", &entry.command);
-    if result.interrupted {
-        out += "<p class=\"warning\">It was interrupted: only what was measured until then is shown.</p>\n";
-    }
     let found = groups(result, entry.options.mix_durability);
-    let views: Vec<View<'_>> = views(result, &found, engines, &entry.options);
-    for view in &views {
-        out += &element("p", " class=\"note pre\"", &view.group.title);
-        out += &verdict::sentences(view);
-        out += &verdict::relative_bars(view);
+    let views: Vec<View<'_>> = views(result, &found, engines, &entry.options, DETAILS[0]);
+    html! {
+        section.first {
+            h2 { a href={ (name) "/report.html" } { (name) } }
+            p.command { (entry.command) }
+            @if result.interrupted {
+                p.warning { "It was interrupted: only what was measured until then is shown." }
+            }
+            @for view in &views {
+                p class="note pre" { (view.group.title) }
+                (verdict::sentences(view))
+                (verdict::relative_bars(view))
+            }
+            @if views.is_empty() { p { "No trial has numbers yet." } }
+        }
     }
-    if views.is_empty() {
-        out += "<p>No trial has numbers yet.</p>\n";
-    }
-    out + "</section>\n"
 }

@@ -1,27 +1,17 @@
-//! Escaping of text for the HTML report. Control characters become a visible replacement character.
-//! All text passes through this module.
+//! Additions to maud: replacement of characters that must not be shown, and short markup that all
+//! parts use.
 //!
-//! Engine names, settings, error texts and command lines come from outside. Numbers and class names
-//! that the neighboring modules create are written as they are.
+//! Engine names, settings, error texts and command lines come from outside. maud escapes all text
+//! that is not [`Markup`]; [`visible`] works on the finished page, so no part can forget it.
 
-/// Escapes text for the content of an element or a quoted attribute.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' | '\t' => out.push(c),
-            // HTML does not allow these characters. Marks that change the direction of writing
-            // could also disguise one name as another.
-            c if c.is_control() || is_invisible(c) => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
+use maud::{Markup, PreEscaped, Render, html};
+
+/// Replaces characters that HTML does not allow by a visible one, and also marks that change the
+/// direction of writing, which could disguise one name as another.
+pub fn visible(page: &str) -> String {
+    let hidden = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || is_invisible(c);
+    let replaced = |c| if hidden(c) { '\u{fffd}' } else { c };
+    page.chars().map(replaced).collect()
 }
 
 fn is_invisible(c: char) -> bool {
@@ -30,23 +20,33 @@ fn is_invisible(c: char) -> bool {
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Renders an element with escaped text; `attributes` is written as it is and begins with a space
-/// unless it is empty.
-pub fn element(name: &str, attributes: &str, text: &str) -> String {
-    format!("<{name}{attributes}>{}</{name}>", escape(text))
+/// Escapes text for the content of an element or a quoted attribute.
+pub fn escape(text: &str) -> String {
+    visible(&html! { (text) }.into_string())
 }
 
-/// Renders a heading with its anchor.
-pub fn heading(level: usize, id: &str, text: &str) -> String {
-    format!("<h{level} id=\"{id}\">{}</h{level}>\n", escape(text))
+/// Renders a path of a drawing, unless it is empty. maud would write an end tag, but a large page
+/// has thousands of paths.
+pub fn path(class: impl Render, d: &str) -> Markup {
+    html! {
+        @if !d.is_empty() {
+            (PreEscaped("<path class=\"")) (class) (PreEscaped("\" d=\"")) (d) (PreEscaped("\"/>"))
+        }
+    }
 }
 
-/// Renders a collapsed section, which a reader can unfold without scripts.
-pub fn details(summary: &str, content: &str) -> String {
-    format!(
-        "<details><summary>{}</summary>\n{content}</details>\n",
-        escape(summary)
-    )
+/// Renders an engine's line of a list: a sample of its curve, its name and a sentence.
+pub fn engine_line(style: usize, name: &str, sentence: impl Render) -> Markup {
+    html! { li data-k=(style) { (swatch(style)) b { (name) } " " (sentence) } }
+}
+
+/// Renders a sample of an engine's line.
+pub fn swatch(style: usize) -> Markup {
+    html! {
+        svg.swatch viewBox="0 0 28 8" aria-hidden="true" {
+            (path(format_args!("s{style}"), "M1 4H27"))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -57,7 +57,7 @@ mod tests {
     fn markup_quotes_and_control_characters_are_defused() {
         assert_eq!(
             escape("</script><img src=x onerror=\"a('&')\">"),
-            "&lt;/script&gt;&lt;img src=x onerror=&quot;a(&#39;&amp;&#39;)&quot;&gt;"
+            "&lt;/script&gt;&lt;img src=x onerror=&quot;a('&amp;')&quot;&gt;"
         );
         assert_eq!(
             escape("a\0b\u{202e}c\u{ffff}d\ne"),

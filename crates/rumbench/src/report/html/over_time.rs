@@ -1,8 +1,10 @@
 //! Charts of a phase over time, all engines in one: throughput with its band, and the longest
 //! response of each second.
 
+use maud::{Markup, html};
+
 use super::page::View;
-use super::plot::{Curve, Plot, in_words};
+use super::plot::{Curve, Plot};
 use super::scale::{Axis, Unit};
 use super::series::{Seconds, buckets, width};
 use crate::store::result::{Interval, PhaseResult};
@@ -38,42 +40,39 @@ pub fn longest(view: &View<'_>, phase: &str) -> usize {
 }
 
 /// Renders both charts, or a sentence that explains their absence.
-pub fn charts(view: &View<'_>, phase: &str) -> String {
+pub fn charts(view: &View<'_>, phase: &str) -> Markup {
     let longest = longest(view, phase);
     if longest < SECONDS_MIN {
-        return format!(
-            "<p class=\"note\">No charts over time: no engine took {SECONDS_MIN} seconds.</p>\n"
-        );
+        return html! {
+            p.note { "No charts over time: no engine took " (SECONDS_MIN) " seconds." }
+        };
     }
     let width = width(longest, view.detail.points);
-    let each = match width {
-        1 => String::new(),
-        n => format!("; a point is {n} s, its band their lowest and highest second"),
+    let (each, title) = match width {
+        1 => (
+            String::new(),
+            "Longest response of each second (logarithmic)".to_string(),
+        ),
+        n => (
+            format!("; a point is {n} s, its band their lowest and highest second"),
+            format!("Longest response of each {n} s (logarithmic)"),
+        ),
     };
     let throughput = curves(view, phase, width, |interval| Some(interval.ops as f64));
+    let highest = Axis::linear(extremes(&throughput).1, Unit::Number);
     let worst = curves(view, phase, width, |interval| {
         Some(interval.max_us).filter(|us| *us > 0.0)
     });
-    let highest = |curves: &[Curve]| extremes(curves).1;
-    let mut out = chart(
-        &format!("Operations each second (op/s{each})"),
-        Axis::linear(highest(&throughput), Unit::Number),
-        longest,
-        throughput,
-    );
     let worst: Vec<Curve> = worst.into_iter().map(worst_first).collect();
     let (low, high) = extremes(&worst);
-    let title = match width {
-        1 => "Longest response of each second (logarithmic)".to_string(),
-        n => format!("Longest response of each {n} s (logarithmic)"),
-    };
-    out += &chart(
-        &title,
+    let (x, y) = (
+        Axis::time(longest as f64),
         Axis::log(low, high, Unit::Microseconds),
-        longest,
-        worst,
     );
-    out
+    html! {
+        (Plot::new(format!("Operations each second (op/s{each})"), x.clone(), highest, throughput))
+        (Plot::new(title, x, y, worst))
+    }
 }
 
 fn curves(
@@ -131,25 +130,6 @@ pub fn extremes(curves: &[Curve]) -> (f64, f64) {
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), y| {
             (low.min(y), high.max(y))
         })
-}
-
-fn chart(title: &str, y: Axis, seconds: usize, curves: Vec<Curve>) -> String {
-    let words: Vec<String> = curves
-        .iter()
-        .map(|curve| format!("{}: {}", curve.name, in_words(curve, y.unit)))
-        .collect();
-    Plot {
-        title: title.to_string(),
-        alternative: format!("{title}. {}", words.join("; ")),
-        x: Axis::time(seconds as f64),
-        y,
-        curves,
-        under: String::new(),
-        strip: false,
-        x_labels: true,
-        legend: true,
-    }
-    .html()
 }
 
 #[cfg(test)]

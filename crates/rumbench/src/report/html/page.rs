@@ -13,69 +13,44 @@ pub struct Detail {
     pub points: usize,
     /// Number of counters drawn for each engine and phase.
     pub counters: usize,
-    /// True if time lines show reads and sizes in addition to writes.
-    pub all_strips: bool,
-    /// True if tables of counters have the end of every phase, false if only of the last one.
-    pub all_ends: bool,
+}
+
+impl Detail {
+    /// Returns true if time lines show reads and sizes in addition to writes.
+    pub fn all_strips(self) -> bool {
+        self.counters > 2
+    }
+
+    /// Returns true if tables of counters have the end of every phase, false if only of the last
+    /// one.
+    pub fn all_ends(self) -> bool {
+        self.counters > 0
+    }
 }
 
 /// Details from fine to coarse.
-pub const DETAILS: [Detail; 9] = [
-    Detail {
-        points: 180,
-        counters: 6,
-        all_strips: true,
-        all_ends: true,
-    },
-    Detail {
-        points: 120,
-        counters: 6,
-        all_strips: true,
-        all_ends: true,
-    },
-    Detail {
-        points: 80,
-        counters: 4,
-        all_strips: true,
-        all_ends: true,
-    },
-    Detail {
-        points: 60,
-        counters: 3,
-        all_strips: true,
-        all_ends: true,
-    },
-    Detail {
-        points: 60,
-        counters: 2,
-        all_strips: false,
-        all_ends: true,
-    },
-    Detail {
-        points: 48,
-        counters: 1,
-        all_strips: false,
-        all_ends: true,
-    },
-    Detail {
-        points: 36,
-        counters: 0,
-        all_strips: false,
-        all_ends: false,
-    },
-    Detail {
-        points: 24,
-        counters: 0,
-        all_strips: false,
-        all_ends: false,
-    },
-    Detail {
-        points: 16,
-        counters: 0,
-        all_strips: false,
-        all_ends: false,
-    },
-];
+pub const DETAILS: [Detail; 9] = {
+    const fn of(points: usize, counters: usize) -> Detail {
+        Detail { points, counters }
+    }
+    [
+        of(180, 6),
+        of(120, 6),
+        of(80, 4),
+        of(60, 3),
+        of(60, 2),
+        of(48, 1),
+        of(36, 0),
+        of(24, 0),
+        of(16, 0),
+    ]
+};
+
+/// Returns the index of an engine's color and dashes.
+pub fn style(styles: &[String], engine: &str) -> usize {
+    let place = styles.iter().position(|name| name == engine);
+    place.unwrap_or(0)
+}
 
 /// One group of engines on the page.
 pub struct View<'a> {
@@ -96,10 +71,7 @@ pub struct View<'a> {
 impl View<'_> {
     /// Returns the index of an engine's color and dashes.
     pub fn style(&self, engine: &str) -> usize {
-        self.styles
-            .iter()
-            .position(|name| name == engine)
-            .unwrap_or(0)
+        style(self.styles, engine)
     }
 
     /// Returns the anchor of a part of this group.

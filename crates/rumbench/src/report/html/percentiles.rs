@@ -1,5 +1,7 @@
 //! Response times by percentile: one chart for each of the most frequent operations of a phase.
 
+use maud::{Markup, html};
+
 use super::over_time::extremes;
 use super::page::View;
 use super::plot::{Curve, Plot, legend};
@@ -24,10 +26,10 @@ fn values(latency: &Latency) -> [f64; 6] {
 }
 
 /// Renders the charts of a phase.
-pub fn charts(view: &View<'_>, phase: &str) -> String {
+pub fn charts(view: &View<'_>, phase: &str) -> Markup {
     let (shown, all) = operations(view, phase);
     if shown.is_empty() {
-        return String::new();
+        return Markup::default();
     }
     let named = |engine: &String| Curve {
         style: view.style(engine),
@@ -35,18 +37,17 @@ pub fn charts(view: &View<'_>, phase: &str) -> String {
         ..Curve::default()
     };
     let engines: Vec<Curve> = view.group.engines_of(phase).iter().map(named).collect();
-    let mut out = legend(&engines) + "<div class=\"pair\">\n";
-    for operation in &shown {
-        out += &chart(view, phase, operation);
+    html! {
+        (legend(&engines))
+        div.pair {
+            @for operation in &shown { (chart(view, phase, operation)) }
+        }
+        @if all > shown.len() {
+            p.note {
+                "The " (shown.len()) " most frequent of " (all) " operations; the table has all."
+            }
+        }
     }
-    out += "</div>\n";
-    if all > shown.len() {
-        out += &format!(
-            "<p class=\"note\">The {} most frequent of {all} operations; the table has all.</p>\n",
-            shown.len()
-        );
-    }
-    out
 }
 
 /// Returns the most frequent operations of a phase over all engines, and the number of all
@@ -77,7 +78,7 @@ fn operations(view: &View<'_>, phase: &str) -> (Vec<String>, usize) {
     )
 }
 
-fn chart(view: &View<'_>, phase: &str, operation: &str) -> String {
+fn chart(view: &View<'_>, phase: &str, operation: &str) -> Plot {
     let mut curves = Vec::new();
     for engine in view.group.engines_of(phase) {
         let found: Vec<[f64; 6]> = view
@@ -100,18 +101,12 @@ fn chart(view: &View<'_>, phase: &str, operation: &str) -> String {
     let (low, high) = extremes(&curves);
     let title = format!("{operation}: response time by percentile (logarithmic)");
     let alternative = format!("{title}. {}; {}", extent(&curves, 0), extent(&curves, 2));
+    let y = Axis::log(low, high, Unit::Microseconds);
     Plot {
-        title,
         alternative,
-        x: Axis::names(&PLACES),
-        y: Axis::log(low, high, Unit::Microseconds),
-        curves,
-        under: String::new(),
-        strip: false,
-        x_labels: true,
         legend: false,
+        ..Plot::new(title, Axis::names(&PLACES), y, curves)
     }
-    .html()
 }
 
 /// Formats the lowest and highest value of one percentile, with their engines. The table has all

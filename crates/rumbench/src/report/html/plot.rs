@@ -5,7 +5,9 @@
 //! dashes. Coordinates are thousandths of the frame. The script converts them back to show the
 //! values at the pointer, so that no number is written twice.
 
-use super::markup::escape;
+use maud::{Markup, Render, html};
+
+use super::markup::{path, swatch};
 use super::scale::{Axis, Kind, Unit, label};
 use super::series::Bucket;
 
@@ -56,7 +58,7 @@ pub struct Plot {
     /// Curves, drawn so that the first is on top.
     pub curves: Vec<Curve>,
     /// SVG below the curves, in thousandths of the frame.
-    pub under: String,
+    pub under: Markup,
     /// True for a low chart in a stack.
     pub strip: bool,
     /// True to draw the labels of the horizontal axis.
@@ -66,46 +68,46 @@ pub struct Plot {
 }
 
 impl Plot {
-    /// Renders the chart as a figure.
-    pub fn html(&self) -> String {
-        let mut out = if self.strip {
-            format!("<div class=\"frame\"><p>{}</p>", escape(&self.title))
-        } else {
-            format!(
-                "<figure class=\"plot\"><figcaption>{}</figcaption>\n",
-                escape(&self.title)
-            )
-        };
-        if self.legend && self.curves.len() > 1 {
-            out += &legend(&self.curves);
+    /// Creates a chart of full size with all labels. Its alternative text is the title with the
+    /// lowest, mean and highest value of each curve.
+    pub fn new(title: String, x: Axis, y: Axis, curves: Vec<Curve>) -> Plot {
+        let words = |curve: &Curve| format!("{}: {}", curve.name, in_words(curve, y.unit));
+        let words: Vec<String> = curves.iter().map(words).collect();
+        Plot {
+            alternative: format!("{title}. {}", words.join("; ")),
+            title,
+            x,
+            y,
+            curves,
+            under: Markup::default(),
+            strip: false,
+            x_labels: true,
+            legend: true,
         }
-        if !self.strip {
-            out += "<div class=\"frame\">";
-        }
-        out += &self.y_labels();
-        out += &format!(
-            "<svg viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\" role=\"img\"{} aria-label=\"{}\"{}>",
-            // Strips are left out, because a stack of them would be many stops for the keyboard.
-            if self.strip { "" } else { " tabindex=\"0\"" },
-            escape(&self.alternative),
-            self.data()
-        );
-        if !self.strip {
-            out += &self.grid();
-        }
-        out += &self.under;
-        for curve in self.curves.iter().rev() {
-            out += &self.band(curve);
-        }
-        for curve in self.curves.iter().rev() {
-            out += &self.curve(curve);
-        }
-        out += "</svg>";
-        out += &self.x_labels();
-        out + if self.strip {
-            "</div>\n"
-        } else {
-            "</div></figure>\n"
+    }
+
+    /// Renders the frame: labels on both sides of the drawing.
+    fn frame(&self) -> Markup {
+        // Strips are left out, because a stack of them would be many stops for the keyboard.
+        let stop = (!self.strip).then_some("0");
+        let names: Vec<&str> = self.x.ticks.iter().map(|(_, name)| name.as_str()).collect();
+        let names = (self.x.unit == Unit::Names).then(|| names.join("|"));
+        html! {
+            (self.y_labels())
+            svg viewBox="0 0 1000 1000" preserveAspectRatio="none" role="img" tabindex=[stop]
+                aria-label=(self.alternative) data-y=(self.range()) data-x=[self.time()]
+                data-names=[names]
+            {
+                @if !self.strip { (self.grid()) }
+                (self.under)
+                @for curve in self.curves.iter().rev() {
+                    (path(format_args!("b{}", curve.style), &self.band(curve)))
+                }
+                @for curve in self.curves.iter().rev() {
+                    (path(format_args!("s{}", curve.style), &self.curve(curve)))
+                }
+            }
+            @if self.x_labels { (self.x_labels()) }
         }
     }
 
@@ -114,14 +116,25 @@ impl Plot {
         polyline('M', points.iter().map(|(x, y)| self.at(*x, *y)))
     }
 
+    /// Draws a dot at every point of the curves: a stroke of zero length with round ends.
+    pub fn dots(&self) -> Markup {
+        html! {
+            @for curve in &self.curves {
+                @for point in curve.points.iter().flatten() {
+                    (path(format_args!("d{}", curve.style), &self.path(&[*point, *point])))
+                }
+            }
+        }
+    }
+
     fn at(&self, x: f64, y: f64) -> (i64, i64) {
         let across = (self.x.place(x) * SIDE).round() as i64;
         (across, ((1.0 - self.y.place(y)) * SIDE).round() as i64)
     }
 
-    /// Returns the attributes with which the script turns coordinates into values. Strips use the
-    /// time axis of their stack.
-    fn data(&self) -> String {
+    /// Returns both ends of the vertical axis, with its unit and kind. The script turns coordinates
+    /// into values with it.
+    fn range(&self) -> String {
         let unit = if self.y.unit == Unit::Microseconds {
             "us"
         } else {
@@ -132,78 +145,62 @@ impl Plot {
         } else {
             "linear"
         };
-        let mut data = format!(" data-y=\"{} {} {unit} {kind}\"", self.y.low, self.y.high);
-        if !self.strip {
-            data += &self.time();
-        }
-        if self.x.unit == Unit::Names {
-            let names: Vec<&str> = self.x.ticks.iter().map(|(_, name)| name.as_str()).collect();
-            data += &format!(" data-names=\"{}\"", escape(&names.join("|")));
-        }
-        data
+        format!("{} {} {unit} {kind}", self.y.low, self.y.high)
     }
 
-    /// Returns both ends of the horizontal axis, with its unit if that is not time.
-    fn time(&self) -> String {
+    /// Returns both ends of the horizontal axis, with its unit if that is not time. Strips use the
+    /// time axis of their stack.
+    fn time(&self) -> Option<String> {
         let unit = if self.x.unit == Unit::Number {
             " n"
         } else {
             ""
         };
-        format!(" data-x=\"{} {}{unit}\"", self.x.low, self.x.high)
+        (!self.strip).then(|| format!("{} {}{unit}", self.x.low, self.x.high))
     }
 
-    fn grid(&self) -> String {
-        let lines = self
-            .y
-            .ticks
-            .iter()
-            .map(|(value, _)| format!("M0 {}H1000", self.at(self.x.low, *value).1));
-        format!("<path class=\"grid\" d=\"{}\"/>", lines.collect::<String>())
+    fn grid(&self) -> Markup {
+        let line =
+            |(value, _): &(f64, String)| format!("M0 {}H1000", self.at(self.x.low, *value).1);
+        path("grid", &self.y.ticks.iter().map(line).collect::<String>())
     }
 
-    fn y_labels(&self) -> String {
+    fn y_labels(&self) -> Markup {
         if self.strip {
             // Strips label only the upper end: they begin at 0, and readers look for the longest
             // response time.
             let highest = self.y.ticks.last().map_or("", |(_, label)| label.as_str());
-            return format!("<div class=\"y\"><span>{}</span></div>", escape(highest));
+            return html! { div.y { span { (highest) } } };
         }
-        let labels = self.y.ticks.iter().map(|(value, label)| {
-            let top = (1.0 - self.y.place(*value)) * 100.0;
-            format!("<span style=\"top:{top:.0}%\">{}</span>", escape(label))
-        });
-        format!(
-            "<div class=\"y\" aria-hidden=\"true\">{}</div>",
-            labels.collect::<String>()
-        )
+        html! {
+            div.y aria-hidden="true" {
+                @for (value, label) in &self.y.ticks {
+                    @let top = (1.0 - self.y.place(*value)) * 100.0;
+                    span style=(format_args!("top:{top:.0}%")) { (label) }
+                }
+            }
+        }
     }
 
-    fn x_labels(&self) -> String {
-        if !self.x_labels {
-            return String::new();
-        }
+    fn x_labels(&self) -> Markup {
         let every = match self.x.unit {
             Unit::Names => crowding(&self.x),
             _ => 1,
         };
-        let labels = self.x.ticks.iter().step_by(every).map(|(value, label)| {
-            let place = self.x.place(*value);
-            let class = match place {
-                0.0 => " class=\"first\"",
-                p if p > 0.96 => " class=\"last\"",
-                _ => "",
-            };
-            format!(
-                "<span{class} style=\"left:{:.0}%\">{}</span>",
-                place * 100.0,
-                escape(label)
-            )
-        });
-        format!(
-            "<div class=\"x\" aria-hidden=\"true\">{}</div>",
-            labels.collect::<String>()
-        )
+        html! {
+            div.x aria-hidden="true" {
+                @for (value, label) in self.x.ticks.iter().step_by(every) {
+                    @let place = self.x.place(*value);
+                    @let class = match place {
+                        0.0 => Some("first"),
+                        p if p > 0.96 => Some("last"),
+                        _ => None,
+                    };
+                    @let style = format!("left:{:.0}%", place * 100.0);
+                    span class=[class] style=(style) { (label) }
+                }
+            }
+        }
     }
 
     fn curve(&self, curve: &Curve) -> String {
@@ -218,10 +215,7 @@ impl Plot {
                 path += &polyline('M', part.iter().map(|(x, y)| self.at(*x, *y)));
             }
         }
-        if path.is_empty() {
-            return String::new();
-        }
-        format!("<path class=\"s{}\" d=\"{path}\"/>", curve.style)
+        path
     }
 
     fn band(&self, curve: &Curve) -> String {
@@ -234,10 +228,22 @@ impl Plot {
                 path.push('z');
             }
         }
-        if path.is_empty() {
-            return String::new();
+        path
+    }
+}
+
+impl Render for Plot {
+    fn render(&self) -> Markup {
+        if self.strip {
+            return html! { div.frame { p { (self.title) } (self.frame()) } };
         }
-        format!("<path class=\"b{}\" d=\"{path}\"/>", curve.style)
+        html! {
+            figure.plot {
+                figcaption { (self.title) }
+                @if self.legend && self.curves.len() > 1 { (legend(&self.curves)) }
+                div.frame { (self.frame()) }
+            }
+        }
     }
 }
 
@@ -273,26 +279,14 @@ fn polyline(first: char, points: impl Iterator<Item = (i64, i64)>) -> String {
 }
 
 /// Renders the names of the curves, each with a sample of its line.
-pub fn legend(curves: &[Curve]) -> String {
-    let entries = curves.iter().map(|curve| {
-        format!(
-            "<li class=\"k{}\">{}{}</li>",
-            curve.style,
-            swatch(curve.style),
-            escape(&curve.name)
-        )
-    });
-    format!(
-        "<ul class=\"legend\">{}</ul>\n",
-        entries.collect::<String>()
-    )
-}
-
-/// Renders a sample of an engine's line.
-pub fn swatch(style: usize) -> String {
-    format!(
-        "<svg class=\"swatch\" viewBox=\"0 0 28 8\" aria-hidden=\"true\"><path class=\"s{style}\" d=\"M1 4H27\"/></svg>"
-    )
+pub fn legend(curves: &[Curve]) -> Markup {
+    html! {
+        ul.legend {
+            @for curve in curves {
+                li class={ "k" (curve.style) } { (swatch(curve.style)) (curve.name) }
+            }
+        }
+    }
 }
 
 /// Formats the lowest, mean and highest value of a curve.
@@ -327,16 +321,10 @@ mod tests {
     use crate::report::html::series::buckets;
 
     fn plot(curves: Vec<Curve>) -> Plot {
+        let (x, y) = (Axis::time(4.0), Axis::linear(100.0, Unit::Number));
         Plot {
-            title: "Throughput <of> it (op/s)".to_string(),
             alternative: "a \"chart\"".to_string(),
-            x: Axis::time(4.0),
-            y: Axis::linear(100.0, Unit::Number),
-            curves,
-            under: String::new(),
-            strip: false,
-            x_labels: true,
-            legend: true,
+            ..Plot::new("Throughput <of> it (op/s)".to_string(), x, y, curves)
         }
     }
 
@@ -344,12 +332,12 @@ mod tests {
     fn a_small_chart_is_unchanged() {
         let seconds = vec![Some(0.0), Some(50.0), None, Some(100.0)];
         let curve = Curve::of_buckets(3, "a&b", &buckets(&[seconds], 1), true);
-        crate::report::assert_snapshot("plot.html", &plot(vec![curve]).html());
+        crate::report::assert_snapshot("plot.html", &plot(vec![curve]).render().0);
     }
 
     #[test]
     fn a_chart_without_values_has_a_frame_and_no_curve() {
-        let html = plot(vec![Curve::default()]).html();
+        let html = plot(vec![Curve::default()]).render().0;
         assert!(
             html.contains("class=\"grid\"") && !html.contains("class=\"s0\""),
             "{html}"

@@ -4,11 +4,13 @@
 //! Numbers of clients use a linear axis, as the Universal Scalability Law does; values of other
 //! settings are evenly spaced names.
 
-use super::markup::{element, escape, heading};
+use maud::{Markup, html};
+
+use super::markup::{engine_line, path};
 use super::over_time::extremes;
-use super::plot::{Curve, Plot, in_words, swatch};
+use super::page::style;
+use super::plot::{Curve, Plot};
 use super::scale::{Axis, Unit};
-use super::tables;
 use crate::report::selection::Group;
 use crate::report::sweep::curve::{Point, points};
 use crate::report::sweep::{CLIENTS, Whole, has_points, tables as rows, whole};
@@ -36,41 +38,36 @@ pub fn html(
     styles: &[String],
     options: &ReportOptions,
     leads: bool,
-) -> String {
+) -> Markup {
     let Some(sweep) = &suite.sweep else {
-        return String::new();
+        return Markup::default();
     };
     let section = Section {
         suite,
         sweep,
         styles,
     };
-    let wholes = whole(suite, options.mix_durability);
-    let mut out = String::new();
-    for (i, whole) in wholes.iter().enumerate() {
-        let id = match i {
-            0 if leads => "verdict".to_string(),
-            0 => "sweep".to_string(),
-            i => format!("sweep-{i}"),
-        };
-        out += &format!("<section>{}", heading(2, &id, &title(sweep)));
-        out += &element("p", " class=\"note pre\"", &whole.title);
-        out += &if has_points(suite) {
-            section.points(whole)
-        } else {
-            whole
-                .points
-                .iter()
-                .map(|group| section.aging(group))
-                .collect()
-        };
-        if has_points(suite) {
-            let table = decision::of_points(suite, whole, options.endurance_tb);
-            out += &table.iter().map(tables::html).collect::<String>();
+    let id = |i| match i {
+        0 if leads => "verdict".to_string(),
+        0 => "sweep".to_string(),
+        i => format!("sweep-{i}"),
+    };
+    html! {
+        @for (i, whole) in whole(suite, options.mix_durability).iter().enumerate() {
+            section {
+                h2 id=(id(i)) { (title(sweep)) }
+                p class="note pre" { (whole.title) }
+                @if has_points(suite) {
+                    (section.points(whole))
+                    @if let Some(table) = decision::of_points(suite, whole, options.endurance_tb) {
+                        (table)
+                    }
+                } @else {
+                    @for group in &whole.points { (section.aging(group)) }
+                }
+            }
         }
-        out += "</section>\n";
     }
-    out
 }
 
 fn title(sweep: &Sweep) -> String {
@@ -81,41 +78,32 @@ fn title(sweep: &Sweep) -> String {
 }
 
 impl Section<'_> {
-    fn style(&self, engine: &str) -> usize {
-        let place = self.styles.iter().position(|name| name == engine);
-        place.unwrap_or(0)
-    }
-
-    fn points(&self, whole: &Whole<'_>) -> String {
-        let mut out = self.sentences(whole);
-        for phase in whole.phases() {
-            out += &self.chart(whole, &phase);
-            let table = rows::by_value(self.sweep, whole, &phase);
-            out += &table.iter().map(tables::html).collect::<String>();
+    fn points(&self, whole: &Whole<'_>) -> Markup {
+        html! {
+            (self.sentences(whole))
+            @for phase in whole.phases() {
+                (self.chart(whole, &phase))
+                @if let Some(table) = rows::by_value(self.sweep, whole, &phase) { (table) }
+            }
+            @if let Some(table) = rows::fits(self.suite, self.sweep, whole) { (table) }
         }
-        let fits = rows::fits(self.suite, self.sweep, whole);
-        out + &fits.iter().map(tables::html).collect::<String>()
     }
 
     /// Renders for each engine the setting at which the main phase is fastest, and the conclusion
     /// from its fit.
-    fn sentences(&self, whole: &Whole<'_>) -> String {
+    fn sentences(&self, whole: &Whole<'_>) -> Markup {
         let phases = whole.phases();
         let work = phases.iter().rev().find(|phase| !counts_rows(phase));
-        let Some(phase) = work.or(phases.last()) else {
-            return String::new();
-        };
-        let mut out = String::from("<ul class=\"verdict\">\n");
-        for engine in whole.engines() {
-            let style = self.style(&engine);
-            out += &format!(
-                "<li data-k=\"{style}\">{}<b>{}</b> {}</li>\n",
-                swatch(style),
-                escape(&engine),
-                escape(&self.sentence(whole, &engine, phase))
-            );
+        html! {
+            @if let Some(phase) = work.or(phases.last()) {
+                ul.verdict {
+                    @for engine in whole.engines() {
+                        @let sentence = self.sentence(whole, &engine, phase);
+                        (engine_line(style(self.styles, &engine), &engine, sentence))
+                    }
+                }
+            }
         }
-        out + "</ul>\n"
     }
 
     fn sentence(&self, whole: &Whole<'_>, engine: &str, phase: &str) -> String {
@@ -148,7 +136,7 @@ impl Section<'_> {
     }
 
     /// Renders the medians with the band of the repetitions, and below them the fit.
-    fn chart(&self, whole: &Whole<'_>, phase: &str) -> String {
+    fn chart(&self, whole: &Whole<'_>, phase: &str) -> Plot {
         let clients = self.sweep.key == CLIENTS;
         let place = |value: &str| {
             if clients {
@@ -168,7 +156,7 @@ impl Section<'_> {
                 Some((place(&point.value)?, low, high))
             });
             Curve {
-                style: self.style(engine),
+                style: style(self.styles, engine),
                 name: engine.clone(),
                 points: at.collect(),
                 band: band.collect(),
@@ -182,34 +170,24 @@ impl Section<'_> {
         let far = far.map(|(x, _)| *x).fold(1.0, f64::max);
         let fits: Vec<(usize, Vec<(f64, f64)>)> = engines
             .iter()
-            .map(|engine| (self.style(engine), self.fit(engine, phase, far)))
+            .map(|engine| (style(self.styles, engine), self.fit(engine, phase, far)))
             .collect();
         let fitted = fits.iter().flat_map(|(_, points)| points).map(|(_, y)| *y);
         let highest = fitted.fold(extremes(&curves).1, f64::max);
         let names: Vec<&str> = self.sweep.values.iter().map(String::as_str).collect();
         let drawn = fits.iter().any(|(_, points)| !points.is_empty());
-        let mut plot = Plot {
-            title: format!(
-                "{phase}: {} by {}{}",
-                unit(phase),
-                self.sweep.key,
-                if drawn { "; thin: the fit" } else { "" }
-            ),
-            alternative: self.alternative(phase, &curves),
-            x: if clients {
-                Axis::linear(far, Unit::Number)
-            } else {
-                Axis::names(&names)
-            },
-            y: Axis::linear(highest, Unit::Number),
-            curves,
-            under: String::new(),
-            strip: false,
-            x_labels: true,
-            legend: true,
+        let x = if clients {
+            Axis::linear(far, Unit::Number)
+        } else {
+            Axis::names(&names)
         };
+        let title = format!("{phase}: {} by {}", unit(phase), self.sweep.key);
+        let mut plot = Plot::new(title, x, Axis::linear(highest, Unit::Number), curves);
+        if drawn {
+            plot.title += "; thin: the fit";
+        }
         plot.under = under(&plot, &fits);
-        plot.html()
+        plot
     }
 
     /// Returns the points of the fit from one client to the most.
@@ -219,82 +197,53 @@ impl Section<'_> {
         (0..=FIT_POINTS).filter_map(|i| at(place(i))).collect()
     }
 
-    fn alternative(&self, phase: &str, curves: &[Curve]) -> String {
-        let words = curves
-            .iter()
-            .map(|curve| format!("{}: {}", curve.name, in_words(curve, Unit::Number)));
-        let words: Vec<String> = words.collect();
-        let key = &self.sweep.key;
-        format!("{phase}: {} by {key}. {}", unit(phase), words.join("; "))
-    }
-
     /// Renders throughput, size and written bytes of aging databases by turnover.
-    fn aging(&self, group: &Group<'_>) -> String {
+    fn aging(&self, group: &Group<'_>) -> Markup {
         let engines = group.engines();
         let own = self.sweep.aging.iter();
         let own: Vec<&Aging> = own
             .filter(|found| engines.contains(&found.engine))
             .collect();
         let step = own.iter().find_map(|aging| aging.steps.first());
-        let unit = step.map_or("op/s", |step| unit(&step.phase));
-        let mut out = String::new();
-        for (title, value) in [
-            (
-                format!("Throughput ({unit}) by turnover"),
-                Aging::rates as fn(&Aging) -> _,
-            ),
-            ("Data (MiB) by turnover".to_string(), Aging::sizes),
-            ("Written (KiB/op) by turnover".to_string(), Aging::written),
-        ] {
+        let rate = step.map_or("op/s", |step| unit(&step.phase));
+        let chart = |title: String, values: fn(&Aging) -> Points| {
             let curve = |engine: &String| {
                 // Only the first repetition is drawn: the steps of the others have other turnovers.
                 let found = own.iter().find(|found| found.engine == *engine)?;
                 Some(Curve {
-                    style: self.style(engine),
+                    style: style(self.styles, engine),
                     name: group.label(engine),
-                    points: value(found),
+                    points: values(found),
                     band: Vec::new(),
                 })
             };
             let curves: Vec<Curve> = engines.iter().filter_map(curve).collect();
-            let far = curves
+            let points = curves
                 .iter()
                 .flat_map(|curve| curve.points.iter().flatten());
-            let far = far.map(|(x, _)| *x).fold(0.0, f64::max);
-            let plot = Plot {
-                alternative: self.alternative(&title, &curves),
+            let far = points.map(|(x, _)| *x).fold(0.0, f64::max);
+            let y = Axis::linear(extremes(&curves).1, Unit::Number);
+            let words = format!("{title}: {} by {}", unit(&title), self.sweep.key);
+            Plot {
                 title,
-                x: Axis::linear(far, Unit::Number),
-                y: Axis::linear(extremes(&curves).1, Unit::Number),
-                curves,
-                under: String::new(),
-                strip: false,
-                x_labels: true,
-                legend: true,
-            };
-            out += &plot.html();
+                ..Plot::new(words, Axis::linear(far, Unit::Number), y, curves)
+            }
+        };
+        html! {
+            (chart(format!("Throughput ({rate}) by turnover"), Aging::rates))
+            (chart("Data (MiB) by turnover".to_string(), Aging::sizes))
+            (chart("Written (KiB/op) by turnover".to_string(), Aging::written))
+            @for table in rows::of_aging(self.sweep, group) { (table) }
         }
-        let tables = rows::of_aging(self.sweep, group);
-        out + &tables.iter().map(tables::html).collect::<String>()
     }
 }
 
 /// Draws the fits as thin lines and a dot at every measured median.
-fn under(plot: &Plot, fits: &[(usize, Vec<(f64, f64)>)]) -> String {
-    let path = |class: char, style: usize, points: &[(f64, f64)]| {
-        format!(
-            "<path class=\"{class}{style}\" d=\"{}\"/>",
-            plot.path(points)
-        )
-    };
-    let drawn = fits.iter().filter(|(_, points)| !points.is_empty());
-    let lines = drawn.map(|(style, points)| path('u', *style, points));
-    let dots = plot.curves.iter().flat_map(|curve| {
-        let points = curve.points.iter().flatten();
-        // A stroke of zero length with round ends.
-        points.map(|point| path('d', curve.style, &[*point, *point]))
-    });
-    lines.chain(dots).collect()
+fn under(plot: &Plot, fits: &[(usize, Vec<(f64, f64)>)]) -> Markup {
+    html! {
+        @for (style, points) in fits { (path(format_args!("u{style}"), &plot.path(points))) }
+        (plot.dots())
+    }
 }
 
 /// Values of the steps over turnover, as points of a chart.

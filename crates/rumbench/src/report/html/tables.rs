@@ -1,7 +1,8 @@
 //! Tables of the text report as HTML: the same rows and numbers, and headers with links to the
 //! definition of their metric.
 
-use super::markup::escape;
+use maud::{Markup, Render, html};
+
 use crate::measure::metrics::{self, METRICS};
 use crate::report::table::{Table, Tint};
 
@@ -98,89 +99,80 @@ fn anchor(metric: &str) -> String {
 }
 
 /// Renders text with a link to the definition of its metric, if it has one.
-pub fn defined(text: &str, metric: Option<&str>) -> String {
-    match metric {
-        Some(metric) => format!("<a href=\"#{}\">{}</a>", anchor(metric), escape(text)),
-        None => escape(text),
+pub fn defined(text: &str, metric: Option<&str>) -> Markup {
+    html! {
+        @if let Some(metric) = metric { a href={ "#" (anchor(metric)) } { (text) } }
+        @else { (text) }
     }
 }
 
-/// Renders a table of the text report.
-pub fn html(table: &Table) -> String {
-    let mut out = format!(
-        "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\"><table class=\"sortable\"><caption>{0}</caption>\n<thead><tr>",
-        escape(&table.title)
-    );
-    for (i, header) in table.headers.iter().enumerate() {
-        let class = if i < table.text_columns {
-            " class=\"t\""
-        } else {
-            ""
+/// A large page has 16,000 cells, so end tags that HTML does not need are left out:
+/// `td;` writes none.
+impl Render for Table {
+    fn render(&self) -> Markup {
+        html! {
+            div.scroll role="region" tabindex="0" aria-label=(self.title) {
+                table.sortable {
+                    caption { (self.title) }
+                    thead {
+                        tr;
+                        @for (i, header) in self.headers.iter().enumerate() {
+                            th scope="col" class=[(i < self.text_columns).then_some("t")];
+                            (defined(header, metric_of(header)))
+                        }
+                    }
+                    tbody {
+                        @for (number, row) in self.rows.iter().enumerate() {
+                            tr;
+                            @for (i, text) in row.iter().enumerate() {
+                                (self.cell(number, i, text))
+                            }
+                        }
+                    }
+                }
+            }
+            @for note in &self.notes { p.note { (note) } }
+        }
+    }
+}
+
+impl Table {
+    fn cell(&self, row: usize, column: usize, text: &str) -> Markup {
+        let of_text = column < self.text_columns;
+        let metric = metrics::find(text).filter(|_| of_text);
+        let tint = self.tints.get(&(row, column)).filter(|_| !of_text);
+        let class = match tint {
+            None => of_text.then_some("t"),
+            Some(Tint::Share(_)) => Some("share"),
+            Some(Tint::Good) => Some("good"),
+            Some(Tint::Bad) => Some("bad"),
+            Some(Tint::Missed) => Some("missed"),
+            Some(Tint::Above) => Some("above"),
+            Some(Tint::Below) => Some("below"),
         };
-        out += &format!(
-            "<th scope=\"col\"{class}>{}",
-            defined(header, metric_of(header))
-        );
-    }
-    out += "</thead><tbody>\n";
-    for (number, row) in table.rows.iter().enumerate() {
-        out += "<tr>";
-        for (i, cell) in row.iter().enumerate() {
-            let metric = metrics::find(cell).map(|metric| metric.name);
-            let text = defined(cell, metric.filter(|_| i < table.text_columns));
-            out += &match i {
-                0 => format!("<th scope=\"row\">{text}"),
-                i if i < table.text_columns => format!("<td class=\"t\">{text}"),
-                _ => format!("<td{}>{text}", background(table.tints.get(&(number, i)))),
-            };
+        let share = match tint {
+            Some(Tint::Share(twentieths)) => Some(format!("--n:{twentieths}")),
+            _ => None,
+        };
+        html! {
+            @if column == 0 { th scope="row"; } @else { td class=[class] style=[share]; }
+            (defined(text, metric.map(|metric| metric.name)))
         }
-        out.push('\n');
     }
-    out += "</tbody></table></div>\n";
-    for note in &table.notes {
-        out += &format!("<p class=\"note\">{}</p>\n", escape(note));
-    }
-    out
-}
-
-/// Returns the attributes of a tinted cell; the colors are in the style sheet.
-fn background(tint: Option<&Tint>) -> String {
-    let class = match tint {
-        None => return String::new(),
-        Some(Tint::Share(twentieths)) => {
-            return format!(" class=\"share\" style=\"--n:{twentieths}\"");
-        }
-        Some(Tint::Good) => "good",
-        Some(Tint::Bad) => "bad",
-        Some(Tint::Missed) => "missed",
-        Some(Tint::Above) => "above",
-        Some(Tint::Below) => "below",
-    };
-    format!(" class=\"{class}\"")
 }
 
 /// Renders the definitions of all metrics, from the same table as `rumbench explain`.
-pub fn definitions() -> String {
-    let mut out = String::from("<dl class=\"metrics\">\n");
-    for metric in METRICS {
-        let unit = if metric.unit.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", metric.unit)
-        };
-        out += &format!(
-            "<dt id=\"{}\">{}{}\n",
-            anchor(metric.name),
-            escape(metric.name),
-            escape(&unit)
-        );
-        out += &format!(
-            "<dd>{} <span class=\"note\">{}</span>\n",
-            escape(metric.definition),
-            escape(metric.formula)
-        );
+pub fn definitions() -> Markup {
+    html! {
+        dl.metrics {
+            @for metric in METRICS {
+                dt id=(anchor(metric.name));
+                (metric.name) @if !metric.unit.is_empty() { " (" (metric.unit) ")" }
+                dd;
+                (metric.definition) " " span.note { (metric.formula) }
+            }
+        }
     }
-    out + "</dl>\n"
 }
 
 #[cfg(test)]
@@ -213,6 +205,6 @@ mod tests {
             .push(["c", "ops_per_s", "5 R"].map(str::to_string).into());
         table.tint_last(Some(Tint::Bad));
         table.notes.push("5 < 6".to_string());
-        crate::report::assert_snapshot("table.html", &html(&table));
+        crate::report::assert_snapshot("table.html", &html! { (table) }.0);
     }
 }

@@ -4,8 +4,9 @@
 //! It shows the median repetition only, because events of different repetitions do not belong
 //! together.
 
+use maud::{Markup, html};
+
 use super::heat;
-use super::markup::details;
 use super::over_time::{SECONDS_MIN, extremes, seconds};
 use super::page::View;
 use super::plot::{Curve, Plot, in_words};
@@ -35,26 +36,26 @@ const TELLING: &[&str] = &[
 ];
 
 /// Renders the time lines of all engines of a phase, folded.
-pub fn all(view: &View<'_>, phase: &str) -> String {
-    let mut out = String::new();
-    for engine in view.group.engines_of(phase) {
-        let Some((trial, found)) = view.typical(&engine, phase) else {
-            continue;
-        };
+pub fn all(view: &View<'_>, phase: &str) -> Markup {
+    let engines = view.group.engines_of(phase);
+    let found = engines.iter().filter_map(|engine| {
+        let (trial, found) = view.typical(engine, phase)?;
         let longest = seconds(found, |_| None).len();
-        if longest < SECONDS_MIN {
-            continue;
+        (longest >= SECONDS_MIN).then_some((engine, trial.repetition, found, longest))
+    });
+    html! {
+        @for (engine, repetition, found, longest) in found {
+            details {
+                summary {
+                    (phase) ": " (view.group.label(engine))
+                    " over time, with its own counters (repetition " (repetition) ")"
+                }
+                div.stack data-x={ "0 " (longest) } {
+                    @for plot in plots(view, engine, found, longest) { (plot) }
+                }
+            }
         }
-        let strips = strips(view, &engine, found, longest);
-        let strips = format!("<div class=\"stack\" data-x=\"0 {longest}\">\n{strips}</div>\n");
-        let title = format!(
-            "{phase}: {} over time, with its own counters (repetition {})",
-            view.group.label(&engine),
-            trial.repetition
-        );
-        out += &details(&title, &strips);
     }
-    out
 }
 
 /// Title of a strip and its values by second.
@@ -63,102 +64,56 @@ struct Strip {
     values: Seconds,
 }
 
-fn strips(view: &View<'_>, engine: &str, phase: &PhaseResult, longest: usize) -> String {
+/// Returns the charts of a stack; only the last one has labels of time.
+fn plots(view: &View<'_>, engine: &str, phase: &PhaseResult, longest: usize) -> Vec<Plot> {
     let width = width(longest, view.detail.points);
+    let plot = |title: String, alternative, y, curves, under| Plot {
+        alternative,
+        under,
+        strip: true,
+        x_labels: false,
+        legend: false,
+        ..Plot::new(title, Axis::time(longest as f64), y, curves)
+    };
+    let draw = |strip: Strip| {
+        let buckets = buckets(std::slice::from_ref(&strip.values), width);
+        let curve = Curve::of_buckets(view.style(engine), "", &buckets, width > 1);
+        let (_, high) = extremes(std::slice::from_ref(&curve));
+        let (alternative, y) = (
+            in_words(&curve, Unit::Number),
+            Axis::linear(high, Unit::Number),
+        );
+        plot(strip.title, alternative, y, vec![curve], Markup::default())
+    };
     let sampled = |title: &str, value: fn(&Interval) -> Option<f64>| Strip {
         title: title.to_string(),
         values: seconds(phase, value),
     };
-    let mut out = draw(
-        view,
-        engine,
-        &sampled("throughput (op/s)", |i| Some(i.ops as f64)),
-        width,
-        longest,
-        false,
-    );
+    let mut plots = vec![draw(sampled("throughput (op/s)", |i| Some(i.ops as f64)))];
     if let Some(heat) = heat::map(phase, width, longest) {
-        out += &heat_strip(heat, longest);
+        let title = "response time (logarithmic; darker: more operations)".to_string();
+        let alternative = format!("Heat map of response times: {}", heat.alternative);
+        plots.push(plot(title, alternative, heat.y, Vec::new(), heat.svg));
     }
     let mut strips = vec![
         sampled("CPU of the process (CPUs busy)", |i| i.cpu_seconds),
         sampled("written (MiB/s)", |i| i.kb_written.map(|kb| kb / 1024.0)),
     ];
-    if view.detail.all_strips {
-        let mib = |bytes| bytes as f64 / f64::from(1 << 20);
+    if view.detail.all_strips() {
         strips.push(sampled("read (MiB/s)", |i| i.kb_read.map(|kb| kb / 1024.0)));
-        strips.push(Strip {
-            title: "data directory (MiB)".to_string(),
-            values: seconds(phase, |i| i.directory_bytes.map(mib)),
-        });
+        strips.push(sampled("data directory (MiB)", |i| {
+            i.directory_bytes
+                .map(|bytes| bytes as f64 / f64::from(1 << 20))
+        }));
     }
     strips.retain(|strip| strip.values.iter().flatten().any(|&value| value > 0.0));
     strips.extend(counters(phase, view.detail.counters));
-    let last = strips.len().saturating_sub(1);
-    for (i, strip) in strips.iter().enumerate() {
-        out += &draw(view, engine, strip, width, longest, i == last);
+    let labeled = !strips.is_empty();
+    plots.extend(strips.into_iter().map(draw));
+    if let Some(last) = plots.last_mut().filter(|_| labeled) {
+        last.x_labels = true;
     }
-    out
-}
-
-fn draw(
-    view: &View<'_>,
-    engine: &str,
-    strip: &Strip,
-    width: usize,
-    longest: usize,
-    x_labels: bool,
-) -> String {
-    let buckets = buckets(std::slice::from_ref(&strip.values), width);
-    let curve = Curve::of_buckets(view.style(engine), "", &buckets, width > 1);
-    let (_, high) = extremes(std::slice::from_ref(&curve));
-    let alternative = in_words(&curve, Unit::Number);
-    plot(
-        &strip.title,
-        alternative,
-        Axis::linear(high, Unit::Number),
-        longest,
-        vec![curve],
-        String::new(),
-        x_labels,
-    )
-}
-
-fn heat_strip(heat: heat::Heat, longest: usize) -> String {
-    let title = "response time (logarithmic; darker: more operations)";
-    let alternative = format!("Heat map of response times: {}", heat.alternative);
-    plot(
-        title,
-        alternative,
-        heat.y,
-        longest,
-        Vec::new(),
-        heat.svg,
-        false,
-    )
-}
-
-fn plot(
-    title: &str,
-    alternative: String,
-    y: Axis,
-    longest: usize,
-    curves: Vec<Curve>,
-    under: String,
-    x_labels: bool,
-) -> String {
-    let plot = Plot {
-        title: title.to_string(),
-        alternative,
-        x: Axis::time(longest as f64),
-        y,
-        curves,
-        under,
-        strip: true,
-        x_labels,
-        legend: false,
-    };
-    plot.html()
+    plots
 }
 
 /// Returns the engine's counters that changed during the phase, those of [`TELLING`] first.

@@ -1,9 +1,10 @@
 //! Sentences of the first screen: each engine's rank against the base, and its costs.
 
+use maud::{Markup, html};
+
 use super::bars::{self, Bar, BarTable};
-use super::markup::{element, escape};
+use super::markup::engine_line;
 use super::page::View;
-use super::plot::swatch;
 use crate::measure::statistics::PAIRS_FOR_VERDICT;
 use crate::report::spread;
 use crate::report::throughput::{rate, unit};
@@ -34,32 +35,34 @@ fn rank(found: &Comparison) -> Rank {
     }
 }
 
+/// Returns true for the throughput of a phase.
+fn is_rate(found: &Comparison) -> bool {
+    matches!(found.metric.as_str(), "ops_per_s" | "rows_per_s")
+}
+
 /// Renders one sentence for each engine, and a note on their reliability.
-pub fn sentences(view: &View<'_>) -> String {
+pub fn sentences(view: &View<'_>) -> Markup {
     let comparisons = spread::compare_group(view.group, &view.base);
-    let mut out = String::from("<ul class=\"verdict\">\n");
-    for engine in view.group.engines() {
-        let text = if engine == view.base {
+    let sentence = |engine: &str| {
+        if engine == view.base {
             of_base(view)
         } else {
-            of_other(view, &engine, &comparisons)
-        };
-        let label = view.group.label(&engine);
-        out += &format!(
-            "<li data-k=\"{}\">{}<b>{}</b> {}</li>\n",
-            view.style(&engine),
-            swatch(view.style(&engine)),
-            escape(&label),
-            escape(&text)
-        );
-    }
-    out += "</ul>\n";
+            of_other(view, engine, &comparisons)
+        }
+    };
     // An interrupted suite can have more repetitions than pairs.
     let alone = comparisons
         .iter()
         .all(|found| found.verdict.starts_with("n=1"));
     let pairs = if alone { 1 } else { view.repetitions() };
-    out + &element("p", " class=\"note\"", &trust(pairs))
+    html! {
+        ul.verdict {
+            @for engine in view.group.engines() {
+                (engine_line(view.style(&engine), &view.group.label(&engine), sentence(&engine)))
+            }
+        }
+        p.note { (trust(pairs)) }
+    }
 }
 
 fn trust(repetitions: usize) -> String {
@@ -112,11 +115,7 @@ fn of_other(view: &View<'_>, engine: &str, comparisons: &[Comparison]) -> String
     let phases = view.phases();
     let rates: Vec<&Comparison> = comparisons
         .iter()
-        .filter(|c| {
-            c.engine == engine
-                && phases.contains(&c.phase)
-                && matches!(c.metric.as_str(), "ops_per_s" | "rows_per_s")
-        })
+        .filter(|c| c.engine == engine && phases.contains(&c.phase) && is_rate(c))
         .collect();
     if rates.is_empty() {
         return format!("has no phase that {} ended too.", view.base);
@@ -191,48 +190,36 @@ fn costs(view: &View<'_>, engine: &str, comparisons: &[Comparison]) -> Vec<Strin
 }
 
 /// Renders for each phase the throughput of all engines relative to the base.
-pub fn relative_bars(view: &View<'_>) -> String {
+pub fn relative_bars(view: &View<'_>) -> Markup {
     let comparisons = spread::compare_group(view.group, &view.base);
-    let mut out = element(
-        "p",
-        " class=\"note\"",
-        &format!(
-            "Throughput relative to {}. Right of the middle is faster; each line is a factor of two. Whiskers: interval or range over repetitions.",
-            view.base
-        ),
-    );
-    let phases = view.phases();
     let mut widest = 1.0f64;
-    for found in comparisons
-        .iter()
-        .filter(|c| matches!(c.metric.as_str(), "ops_per_s" | "rows_per_s"))
-    {
+    for found in comparisons.iter().filter(|found| is_rate(found)) {
         for ratio in [found.ratio, found.ratio_low, found.ratio_high] {
             widest = widest.max(ratio.log2().abs().min(10.0));
         }
     }
-    out += "<div class=\"cards\">\n";
-    for phase in &phases {
-        let rows = view.group.engines_of(phase);
-        let mut table = BarTable::new(
-            phase.clone(),
-            ["ratio".to_string(), unit(phase).to_string()].into(),
-        );
-        for engine in &rows {
-            let found = comparisons.iter().find(|c| {
-                c.engine == *engine
-                    && c.phase == *phase
-                    && matches!(c.metric.as_str(), "ops_per_s" | "rows_per_s")
-            });
-            let (bar, ratio) = relative(view, engine, found, widest);
-            let rate = number(view.group.median(engine, phase, rate));
+    let table = |phase: &String| {
+        let mut table = BarTable::new(phase.clone(), &["ratio", unit(phase)]);
+        for engine in view.group.engines_of(phase) {
+            let mut found = comparisons.iter().filter(|found| is_rate(found));
+            let found = found.find(|found| found.engine == engine && found.phase == *phase);
+            let (bar, ratio) = relative(view, &engine, found, widest);
+            let rate = number(view.group.median(&engine, phase, rate));
             table
                 .rows
-                .push((view.group.label(engine), bar, vec![ratio, rate]));
+                .push((view.group.label(&engine), bar, vec![ratio, rate]));
         }
-        out += &table.html();
+        table
+    };
+    html! {
+        p.note {
+            "Throughput relative to " (view.base) ". Right of the middle is faster; each line is a "
+            "factor of two. Whiskers: interval or range over repetitions."
+        }
+        div.cards {
+            @for phase in view.phases() { (table(&phase)) }
+        }
     }
-    out + "</div>\n"
 }
 
 fn relative(
@@ -297,7 +284,7 @@ mod tests {
             base,
             "is the base of all ratios: in request 2,000 op/s, 30.0 us of CPU/op and 2.50 KiB written/op; 1.00 GiB of data at the end."
         );
-        assert_eq!(sentences(&view).matches("<li ").count(), 2);
+        assert_eq!(sentences(&view).0.matches("<li ").count(), 2);
     }
 
     #[test]
