@@ -1,11 +1,11 @@
 //! Engines that rumbench can drive: one module and one cargo feature each.
 //!
 //! Reading order: [`registry`] (names, variants, how to open one), then the engines. Libraries of
-//! ordered maps implement `embedded::Backend` and get every workload from it. SQLite implements each
-//! workload's own trait with SQL; `servers` starts database servers and does the same. `null`
+//! ordered maps implement `embedded::Backend` and get every workload from it. SQLite implements
+//! each workload's own trait with SQL; `servers` starts database servers and does the same. `null`
 //! answers at once, so that the client's own cost can be measured. Each engine is opened in its
 //! best reviewed configuration, each tuned value with its reason, and states which commits really
-//! survive. The engines share little code: `settings` reads `--set`, `facts` collects the
+//! survive. The engines share little other code: `settings` reads `--set`, `facts` collects the
 //! decisions, `periodic` syncs a log once a second.
 
 mod adapter;
