@@ -5,7 +5,7 @@
 //! each workload's own trait with SQL; `servers` starts database servers and does the same. `null`
 //! answers at once, so that the client's own cost can be measured. Each engine is opened in its
 //! best reviewed configuration, each tuned value with its reason, and states which commits really
-//! survive. The engines share little code: `settings` reads `--set`, `facts` collects the
+//! survive. The engines share little other code: `settings` reads `--set`, `facts` collects the
 //! decisions, `periodic` syncs a log once a second.
 
 mod adapter;
