@@ -1,5 +1,8 @@
 //! Merge of a bulk load's runs: rows in order; of equal keys only the newest row.
 
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
 
 use super::bulk_load::{Duplicates, Failure, Step};
@@ -40,10 +43,16 @@ pub(super) fn merge(
     duplicates: Duplicates,
     mut emit: impl FnMut(u32, &[u8], &[u8]) -> Step<()>,
 ) -> Step<()> {
-    let mut heap = Heap::new(runs)?;
+    let mut heads = BinaryHeap::with_capacity(runs.len());
+    for (age, run) in runs.into_iter().enumerate() {
+        let mut reader = Box::new(RunReader::new(run));
+        if reader.next()? {
+            heads.push(Head { reader, age });
+        }
+    }
     let mut last: Option<(u32, Vec<u8>)> = None;
-    while let Some(top) = heap.top() {
-        let (slot, key) = top.order();
+    while let Some(mut first) = heads.peek_mut() {
+        let (slot, key) = first.reader.order();
         let repeated = last
             .as_ref()
             .is_some_and(|(s, k)| (*s, &k[..]) == (slot, key));
@@ -51,76 +60,45 @@ pub(super) fn merge(
             return Err(Failure::duplicate(slot, key));
         }
         if !repeated {
-            emit(slot, key, top.value())?;
+            emit(slot, key, first.reader.value())?;
             let (last_slot, last_key) = last.get_or_insert_default();
             *last_slot = slot;
             last_key.clear();
             last_key.extend_from_slice(key);
         }
-        heap.advance()?;
+        if !first.reader.next()? {
+            PeekMut::pop(first);
+        }
     }
     Ok(())
 }
 
-/// Binary heap of readers: the least row is on top; of equal keys, the one of the newest run.
-struct Heap {
-    readers: Vec<RunReader>,
-    /// Indices into `readers` of the readers with a row.
-    order: Vec<usize>,
+/// Reader on a row. The greatest head in a heap has the least row, of equal keys that of the newest
+/// run.
+struct Head {
+    /// Boxed, because the heap moves its heads.
+    reader: Box<RunReader>,
+    /// Index of the run, oldest first.
+    age: usize,
 }
 
-impl Heap {
-    fn new(runs: Vec<RunFile>) -> Step<Heap> {
-        let mut heap = Heap {
-            readers: runs.into_iter().map(RunReader::new).collect(),
-            order: Vec::new(),
-        };
-        for (i, reader) in heap.readers.iter_mut().enumerate() {
-            if reader.next()? {
-                heap.order.push(i);
-            }
-        }
-        for at in (0..heap.order.len() / 2).rev() {
-            heap.sift_down(at);
-        }
-        Ok(heap)
-    }
-
-    fn top(&self) -> Option<&RunReader> {
-        self.order.first().map(|&i| &self.readers[i])
-    }
-
-    /// Moves the top reader to its next row.
-    fn advance(&mut self) -> Step<()> {
-        let Some(&top) = self.order.first() else {
-            return Ok(());
-        };
-        if !self.readers[top].next()? {
-            self.order.swap_remove(0);
-        }
-        self.sift_down(0);
-        Ok(())
-    }
-
-    fn sift_down(&mut self, mut at: usize) {
-        loop {
-            let mut least = at;
-            for child in [2 * at + 1, 2 * at + 2] {
-                if child < self.order.len() && self.is_before(child, least) {
-                    least = child;
-                }
-            }
-            if least == at {
-                return;
-            }
-            self.order.swap(at, least);
-            at = least;
-        }
-    }
-
-    fn is_before(&self, a: usize, b: usize) -> bool {
-        let (a, b) = (self.order[a], self.order[b]);
-        let by_key = self.readers[a].order().cmp(&self.readers[b].order());
-        by_key.then(b.cmp(&a)).is_lt()
+impl Ord for Head {
+    fn cmp(&self, other: &Head) -> Ordering {
+        let by_key = other.reader.order().cmp(&self.reader.order());
+        by_key.then(self.age.cmp(&other.age))
     }
 }
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Head) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Head) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Head {}
