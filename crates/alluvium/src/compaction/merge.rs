@@ -187,8 +187,8 @@ fn memtable_kind(kind: u8) -> Result<ValueKind> {
         .ok_or_else(|| Error::Internal(format!("a memtable entry has the unknown kind {kind}")))
 }
 
-/// Moves `streams`, given newest first, past their least key. Stores the key in `key` and passes its
-/// versions to `out`, newest first, with their values. Returns false at the end of all streams.
+/// Moves `streams`, given newest first, past their least key. Stores the key in `key` and passes
+/// its versions to `out`, newest first, with their values. Returns false at the end of all streams.
 pub(crate) fn next_key(
     streams: &mut [Stream],
     key: &mut Vec<u8>,

@@ -94,12 +94,17 @@ impl DeadWalk {
 
     /// Ends the walk at the live row of a source, or (`None`) at the end of the rows that the
     /// cursor may see.
+    #[inline]
     pub fn end(&mut self, inputs: &Inputs, live: Option<usize>) {
         self.dead_rows = 0;
         self.from_bound = false;
-        let Some(announced) = self.announced.take() else {
-            return;
-        };
+        if let Some(announced) = self.announced.take() {
+            self.record(announced, inputs, live);
+        }
+    }
+
+    #[cold]
+    fn record(&self, announced: Announced, inputs: &Inputs, live: Option<usize>) {
         let direction = inputs.direction();
         let live = live.map(|at| direction.edge_before(inputs.source(at).key()));
         let to = live.as_deref().or(inputs.bounds().exit(direction));

@@ -70,7 +70,7 @@ impl HidingRanges {
     /// Returns the range delete that hides the row of `source` from a reader at `read_point`, if
     /// there is one.
     pub fn find(&self, source: &Source, read_point: SeqNo) -> Option<Deleted<'_>> {
-        if self.is_empty() || source.is_own() {
+        if source.is_own() {
             return None;
         }
         let (key, written) = (source.key(), source.seqno());

@@ -350,6 +350,7 @@ impl Inputs {
     }
 
     /// Moves source `at` to its next row.
+    #[inline]
     pub fn step(&mut self, at: usize) -> Result<()> {
         self.inputs[at].source.step(self.direction)?;
         Ok(())
@@ -371,7 +372,12 @@ impl Inputs {
     /// Moves sources past the rows that the range delete over the row of source `at` hides. Sources
     /// with only older rows seek past its range; other sources on this key step past it. Returns
     /// false if there is no such range delete.
+    #[inline]
     pub fn skip_hidden(&mut self, at: usize) -> Result<bool> {
+        Ok(!self.ranges.is_empty() && self.skip_range(at)?)
+    }
+
+    fn skip_range(&mut self, at: usize) -> Result<bool> {
         let Some(hidden) = self.ranges.find(&self.inputs[at].source, self.read_point) else {
             return Ok(false);
         };
@@ -421,6 +427,7 @@ impl Inputs {
     }
 
     /// Marks the sources that left the bounds.
+    #[inline]
     fn drop_past_end(&mut self) {
         if self.bounds.exit(self.direction).is_none() {
             return;

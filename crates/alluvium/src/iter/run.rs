@@ -75,6 +75,7 @@ impl RunCursor {
     }
 
     /// Moves to the next key in `direction`.
+    #[inline]
     pub fn step(&mut self, direction: Direction) -> Result<bool> {
         let Some(table) = &mut self.cursor else {
             return Ok(false);
@@ -167,6 +168,7 @@ pub(super) fn seek_table(
 }
 
 /// Moves the cursor of a table to the next key in `direction`.
+#[inline]
 pub(super) fn step_table(table: &mut TableCursor, direction: Direction) -> Result<bool> {
     match direction {
         Direction::Forward => table.next(),

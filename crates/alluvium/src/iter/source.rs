@@ -45,6 +45,7 @@ impl Source {
     }
 
     /// Moves to the next key in `direction`.
+    #[inline]
     pub fn step(&mut self, direction: Direction) -> Result<bool> {
         match (self, direction) {
             (Source::Writes(c), Direction::Forward) => Ok(c.next()),
