@@ -1,4 +1,8 @@
-//! Merge loop of flush and compaction: reads streams of all versions, emits folded entries.
+//! Merge of all versions of all keys: [`next_key`], and the loop of flush and compaction that emits
+//! folded entries.
+//!
+//! A group has few inputs, and a compaction must look at the key of each stream anyway to take its
+//! versions, so the least key is found by comparison and not by a heap.
 
 use alluvium_mem::MemtableCursor;
 
@@ -40,10 +44,23 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn clear(&mut self) {
-        self.versions.clear();
-        self.values.clear();
-        self.bytes.clear();
+    /// Replaces the versions by those of the least key of `streams`; returns false at their end.
+    fn next(&mut self, streams: &mut [Stream]) -> Result<bool> {
+        let Gathered {
+            key,
+            versions,
+            values,
+            bytes,
+        } = self;
+        versions.clear();
+        values.clear();
+        bytes.clear();
+        next_key(streams, key, |seqno, kind, value| {
+            let (at, start) = (values.len(), bytes.len());
+            bytes.extend_from_slice(value);
+            values.push(start..bytes.len());
+            versions.push(Version { seqno, kind, at });
+        })
     }
 
     /// Adds the range deletes over the key as versions without a value.
@@ -91,17 +108,6 @@ impl Gathered {
         }
         Ok(())
     }
-
-    fn push(&mut self, seqno: SeqNo, kind: ValueKind, value: &[u8]) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(value);
-        self.versions.push(Version {
-            seqno,
-            kind,
-            at: self.values.len(),
-        });
-        self.values.push(start..self.bytes.len());
-    }
 }
 
 impl Stream {
@@ -137,20 +143,21 @@ impl Stream {
         }
     }
 
-    /// Moves every version of the current key into `out` and advances to the next key.
-    fn take(&mut self, out: &mut Gathered) -> Result<()> {
+    /// Passes every version of the current key, which is `key`, to `out` and advances to the next
+    /// key.
+    fn take(&mut self, key: &[u8], mut out: impl FnMut(SeqNo, ValueKind, &[u8])) -> Result<()> {
         match self {
             Stream::Memtable { cursor, .. } => {
                 for version in cursor.versions() {
-                    out.push(version.seqno, memtable_kind(version.kind)?, version.value);
+                    out(version.seqno, memtable_kind(version.kind)?, version.value);
                 }
                 cursor.next();
                 Ok(())
             }
             Stream::Tables(tables) => {
-                while tables.valid && tables.current.key() == out.key {
+                while tables.valid && tables.current.key() == key {
                     let entry = &tables.current;
-                    out.push(entry.seqno(), entry.kind(), entry.value());
+                    out(entry.seqno(), entry.kind(), entry.value());
                     tables.next()?;
                 }
                 Ok(())
@@ -180,6 +187,26 @@ fn memtable_kind(kind: u8) -> Result<ValueKind> {
         .ok_or_else(|| Error::Internal(format!("a memtable entry has the unknown kind {kind}")))
 }
 
+/// Moves `streams`, given newest first, past their least key. Stores the key in `key` and passes
+/// its versions to `out`, newest first, with their values. Returns false at the end of all streams.
+pub(crate) fn next_key(
+    streams: &mut [Stream],
+    key: &mut Vec<u8>,
+    mut out: impl FnMut(SeqNo, ValueKind, &[u8]),
+) -> Result<bool> {
+    let Some(least) = streams.iter().filter_map(Stream::key).min() else {
+        return Ok(false);
+    };
+    key.clear();
+    key.extend_from_slice(least);
+    for stream in streams.iter_mut() {
+        if stream.key() == Some(key) {
+            stream.take(key, &mut out)?;
+        }
+    }
+    Ok(true)
+}
+
 /// Merges `streams`, given newest first, and passes the entries that the rules keep to `emit` in
 /// table order.
 ///
@@ -202,24 +229,7 @@ pub(crate) fn merge(
     let mut gathered = Gathered::default();
     // First fragment that ends after the key; not searched before the first key.
     let mut fragment_at: Option<usize> = None;
-    loop {
-        let mut least: Option<&[u8]> = None;
-        for stream in streams.iter() {
-            if let Some(key) = stream.key()
-                && least.is_none_or(|l| key < l)
-            {
-                least = Some(key);
-            }
-        }
-        let Some(least) = least else { return Ok(()) };
-        gathered.key.clear();
-        gathered.key.extend_from_slice(least);
-        gathered.clear();
-        for stream in streams.iter_mut() {
-            if stream.key() == Some(&gathered.key) {
-                stream.take(&mut gathered)?;
-            }
-        }
+    while gathered.next(streams)? {
         at_key(gathered.versions.first().map_or(0, |newest| newest.seqno))?;
         let at = fragment_at.get_or_insert_with(|| ranges.first_ending_after(&gathered.key));
         while ranges.get(*at).is_some_and(|f| f.end <= &gathered.key[..]) {
@@ -247,4 +257,5 @@ pub(crate) fn merge(
             emit(&gathered.key, version.seqno, version.kind, value)?;
         }
     }
+    Ok(())
 }

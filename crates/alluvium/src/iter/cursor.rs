@@ -12,8 +12,9 @@ use crate::sync::plain::Mutex;
 
 use crate::clock::HeldTime;
 use crate::error::{Error, Result};
+use crate::iter::bounds::{Bounds, Direction};
 use crate::iter::held_row::HeldRow;
-use crate::iter::merge::{Bounds, MergeCursor};
+use crate::iter::merge::MergeCursor;
 use crate::keyspace::Keyspace;
 use crate::keyspace::expiry::EXPIRY_BYTES;
 use crate::keyspace::resting::{OpenCursor, Resting};
@@ -216,42 +217,60 @@ impl Cursor {
         moved
     }
 
-    /// Moves to the first row at or after `key`.
-    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+    fn seek_to(&mut self, direction: Direction, edge: Option<&[u8]>) -> Result<bool> {
         let found = self.go(|merge, keyspace, _| {
             keyspace.check()?;
-            merge.seek(key)
+            merge.seek(direction, edge)
         })?;
         if let Some(reads) = &self.held.reads {
-            reads.sought(key, found.then(|| self.row.key()));
+            let row = found.then(|| self.row.key());
+            match direction {
+                Direction::Forward => reads.sought(edge.unwrap_or_default(), row),
+                Direction::Reverse => reads.sought_before(edge, row),
+            }
         }
         Ok(found)
+    }
+
+    fn step(&mut self, direction: Direction) -> Result<bool> {
+        if !self.row.is_row() {
+            return Ok(false);
+        }
+        let found = self.go(|merge, keyspace, row| {
+            if !merge.is_stale() {
+                return merge.step(direction);
+            }
+            keyspace.check()?;
+            merge.seek_past(direction, row.key())
+        })?;
+        if let Some(reads) = &self.held.reads {
+            let row = found.then(|| self.row.key());
+            match direction {
+                Direction::Forward => reads.stepped(row),
+                Direction::Reverse => reads.stepped_back(row),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Moves to the first row at or after `key`.
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.seek_to(Direction::Forward, Some(key))
     }
 
     /// Moves to the last row before `key`.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
-        self.seek_back(Some(key))
-    }
-
-    fn seek_back(&mut self, key: Option<&[u8]>) -> Result<bool> {
-        let found = self.go(|merge, keyspace, _| {
-            keyspace.check()?;
-            merge.seek_before(key)
-        })?;
-        if let Some(reads) = &self.held.reads {
-            reads.sought_before(key, found.then(|| self.row.key()));
-        }
-        Ok(found)
+        self.seek_to(Direction::Reverse, Some(key))
     }
 
     /// Moves to the first row.
     pub fn seek_first(&mut self) -> Result<bool> {
-        self.seek(&[])
+        self.seek_to(Direction::Forward, None)
     }
 
     /// Moves to the last row.
     pub fn seek_last(&mut self) -> Result<bool> {
-        self.seek_back(None)
+        self.seek_to(Direction::Reverse, None)
     }
 
     /// Moves to the next row; finds none before the first seek or past an end.
@@ -260,38 +279,12 @@ impl Cursor {
         reason = "rows are borrowed and errors are returned"
     )]
     pub fn next(&mut self) -> Result<bool> {
-        if !self.row.is_row() {
-            return Ok(false);
-        }
-        let found = self.go(|merge, keyspace, row| {
-            if !merge.is_stale() {
-                return merge.next();
-            }
-            keyspace.check()?;
-            merge.seek_behind(row.key())
-        })?;
-        if let Some(reads) = &self.held.reads {
-            reads.stepped(found.then(|| self.row.key()));
-        }
-        Ok(found)
+        self.step(Direction::Forward)
     }
 
     /// Moves to the previous row.
     pub fn prev(&mut self) -> Result<bool> {
-        if !self.row.is_row() {
-            return Ok(false);
-        }
-        let found = self.go(|merge, keyspace, row| {
-            if !merge.is_stale() {
-                return merge.prev();
-            }
-            keyspace.check()?;
-            merge.seek_before(Some(row.key()))
-        })?;
-        if let Some(reads) = &self.held.reads {
-            reads.stepped_back(found.then(|| self.row.key()));
-        }
-        Ok(found)
+        self.step(Direction::Reverse)
     }
 
     /// Returns true if the cursor is on a row.

@@ -5,14 +5,16 @@
 //! at or below the read point. Sequence numbers of sources never overlap, so the newest source that
 //! shows a key decides.
 
+mod bounds;
 mod cursor;
+mod dead_walk;
 mod held_row;
+mod hiding;
 mod inputs;
 mod merge;
 mod run;
 mod source;
 #[cfg(test)]
 mod tests;
-mod walk;
 
 pub use cursor::{Cursor, CursorOptions};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::base::{SeqNo, ValueKind};
 use crate::error::Result;
+use crate::iter::bounds::Direction;
 use crate::table::{PinnedValue, TableCursor};
 use crate::version::group::Group;
 
@@ -60,77 +61,46 @@ impl RunCursor {
         self.cursor.as_ref()
     }
 
-    fn table_mut(&mut self) -> Option<&mut TableCursor> {
-        self.cursor.as_mut()
-    }
-
-    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        let from = self.group.last_from(key);
-        for index in from..self.group.last.len() {
-            if self.open(index)
-                && let Some(table) = self.table_mut()
-                && table.seek(key)?
-            {
-                return Ok(true);
-            }
-        }
-        self.cursor = None;
-        Ok(false)
-    }
-
-    pub fn seek_before(&mut self, key: Option<&[u8]>) -> Result<bool> {
+    /// Moves to the first key from `edge` on.
+    pub fn seek(&mut self, direction: Direction, edge: Option<&[u8]>) -> Result<bool> {
         let tables = &self.group.last;
-        let end = key.map_or(tables.len(), |k| {
-            tables.partition_point(|t| t.first_key() < k)
-        });
-        for index in (0..end).rev() {
-            if self.open(index)
-                && let Some(table) = self.table_mut()
-                && match key {
-                    Some(key) => table.seek_before(key)?,
-                    None => table.seek_last()?,
-                }
-            {
-                return Ok(true);
-            }
-        }
-        self.cursor = None;
-        Ok(false)
+        let from = match (direction, edge) {
+            (Direction::Forward, edge) => Some(self.group.last_from(edge.unwrap_or_default())),
+            (Direction::Reverse, Some(edge)) => tables
+                .partition_point(|t| t.first_key() < edge)
+                .checked_sub(1),
+            (Direction::Reverse, None) => tables.len().checked_sub(1),
+        };
+        self.seek_from(from, direction, edge)
     }
 
-    pub fn next(&mut self) -> Result<bool> {
-        let Some(table) = self.table_mut() else {
+    /// Moves to the next key in `direction`.
+    #[inline]
+    pub fn step(&mut self, direction: Direction) -> Result<bool> {
+        let Some(table) = &mut self.cursor else {
             return Ok(false);
         };
-        if table.next()? {
+        if step_table(table, direction)? {
             return Ok(true);
         }
-        for index in self.index + 1..self.group.last.len() {
-            if self.open(index)
-                && let Some(table) = self.table_mut()
-                && table.seek_first()?
-            {
-                return Ok(true);
-            }
-        }
-        self.cursor = None;
-        Ok(false)
+        self.seek_from(next(self.index, direction), direction, None)
     }
 
-    pub fn prev(&mut self) -> Result<bool> {
-        let Some(table) = self.table_mut() else {
-            return Ok(false);
-        };
-        if table.prev()? {
-            return Ok(true);
-        }
-        for index in (0..self.index).rev() {
-            if self.open(index)
-                && let Some(table) = self.table_mut()
-                && table.seek_last()?
+    /// Seeks in the table at `index`, and in the next ones until one has a key.
+    fn seek_from(
+        &mut self,
+        mut index: Option<usize>,
+        direction: Direction,
+        edge: Option<&[u8]>,
+    ) -> Result<bool> {
+        while let Some(at) = index.filter(|&at| at < self.group.last.len()) {
+            if self.open(at)
+                && let Some(table) = &mut self.cursor
+                && seek_table(table, direction, edge)?
             {
                 return Ok(true);
             }
+            index = next(at, direction);
         }
         self.cursor = None;
         Ok(false)
@@ -172,5 +142,36 @@ impl RunCursor {
     /// Returns the cursor of the current table. Panics if this cursor is not valid.
     pub fn current(&self) -> &TableCursor {
         self.cursor.as_ref().expect("the cursor is valid")
+    }
+}
+
+/// Returns the index after `index` in `direction`.
+fn next(index: usize, direction: Direction) -> Option<usize> {
+    match direction {
+        Direction::Forward => Some(index + 1),
+        Direction::Reverse => index.checked_sub(1),
+    }
+}
+
+/// Moves the cursor of a table to the first key from `edge` on.
+pub(super) fn seek_table(
+    table: &mut TableCursor,
+    direction: Direction,
+    edge: Option<&[u8]>,
+) -> Result<bool> {
+    match (direction, edge) {
+        (Direction::Forward, Some(edge)) => table.seek(edge),
+        (Direction::Forward, None) => table.seek_first(),
+        (Direction::Reverse, Some(edge)) => table.seek_before(edge),
+        (Direction::Reverse, None) => table.seek_last(),
+    }
+}
+
+/// Moves the cursor of a table to the next key in `direction`.
+#[inline]
+pub(super) fn step_table(table: &mut TableCursor, direction: Direction) -> Result<bool> {
+    match direction {
+        Direction::Forward => table.next(),
+        Direction::Reverse => table.prev(),
     }
 }

@@ -4,8 +4,9 @@ use alluvium_mem::MemtableCursor;
 
 use crate::base::{SeqNo, ValueKind};
 use crate::error::Result;
+use crate::iter::bounds::Direction;
 use crate::iter::held_row::HeldRow;
-use crate::iter::run::RunCursor;
+use crate::iter::run::{RunCursor, seek_table, step_table};
 use crate::table::{PinnedValue, TableCursor};
 use crate::txn::write_cursor::WriteCursor;
 
@@ -20,25 +21,17 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Moves to the first key at or after `key`.
-    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        match self {
-            Source::Writes(c) => Ok(c.seek(key)),
-            Source::Memtable(c) => Ok(c.seek(key)),
-            Source::Table(c) => c.seek(key),
-            Source::Run(c) => c.seek(key),
-        }
-    }
-
-    /// Moves to the last key before `key`; `None` is the end.
-    pub fn seek_before(&mut self, key: Option<&[u8]>) -> Result<bool> {
-        match (self, key) {
-            (Source::Writes(c), key) => Ok(c.seek_before(key)),
-            (Source::Memtable(c), Some(key)) => Ok(c.seek_before(key)),
-            (Source::Memtable(c), None) => Ok(c.seek_last()),
-            (Source::Table(c), Some(key)) => c.seek_before(key),
-            (Source::Table(c), None) => c.seek_last(),
-            (Source::Run(c), key) => c.seek_before(key),
+    /// Moves to the first key from `edge` on.
+    pub fn seek(&mut self, direction: Direction, edge: Option<&[u8]>) -> Result<bool> {
+        match (self, direction, edge) {
+            (Source::Writes(c), Direction::Forward, edge) => Ok(c.seek(edge.unwrap_or_default())),
+            (Source::Writes(c), Direction::Reverse, edge) => Ok(c.seek_before(edge)),
+            (Source::Memtable(c), Direction::Forward, Some(edge)) => Ok(c.seek(edge)),
+            (Source::Memtable(c), Direction::Forward, None) => Ok(c.seek_first()),
+            (Source::Memtable(c), Direction::Reverse, Some(edge)) => Ok(c.seek_before(edge)),
+            (Source::Memtable(c), Direction::Reverse, None) => Ok(c.seek_last()),
+            (Source::Table(c), direction, edge) => seek_table(c, direction, edge),
+            (Source::Run(c), direction, edge) => c.seek(direction, edge),
         }
     }
 
@@ -51,22 +44,22 @@ impl Source {
         }
     }
 
-    pub fn next(&mut self) -> Result<bool> {
-        match self {
-            Source::Writes(c) => Ok(c.next()),
-            Source::Memtable(c) => Ok(c.next()),
-            Source::Table(c) => c.next(),
-            Source::Run(c) => c.next(),
+    /// Moves to the next key in `direction`.
+    #[inline]
+    pub fn step(&mut self, direction: Direction) -> Result<bool> {
+        match (self, direction) {
+            (Source::Writes(c), Direction::Forward) => Ok(c.next()),
+            (Source::Writes(c), Direction::Reverse) => Ok(c.prev()),
+            (Source::Memtable(c), Direction::Forward) => Ok(c.next()),
+            (Source::Memtable(c), Direction::Reverse) => Ok(c.prev()),
+            (Source::Table(c), direction) => step_table(c, direction),
+            (Source::Run(c), direction) => c.step(direction),
         }
     }
 
-    pub fn prev(&mut self) -> Result<bool> {
-        match self {
-            Source::Writes(c) => Ok(c.prev()),
-            Source::Memtable(c) => Ok(c.prev()),
-            Source::Table(c) => c.prev(),
-            Source::Run(c) => c.prev(),
-        }
+    /// Returns true if these are a transaction's own writes.
+    pub fn is_own(&self) -> bool {
+        matches!(self, Source::Writes(_))
     }
 
     pub fn valid(&self) -> bool {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use crate::base::{KeyspaceId, SeqNo, TableId, ValueKind};
 use crate::cache::Cache;
+use crate::iter::bounds::{Bounds, Direction};
 use crate::iter::held_row::HeldRow;
-use crate::iter::merge::{Bounds, MergeCursor};
+use crate::iter::merge::MergeCursor;
 use crate::keyspace::{KeyspaceOptions, Tree};
 use crate::table::{Table, TableBuilder, TableOptions};
 use crate::version::group::{Group, Upper, Version};
@@ -66,16 +67,16 @@ fn rows(tree: &Arc<Tree>) -> (String, String) {
         format!("{}={}", text(row.key()), text(row.value()))
     };
     let mut forward = Vec::new();
-    let mut found = merge.seek(b"").unwrap();
+    let mut found = merge.seek(Direction::Forward, None).unwrap();
     while found {
         forward.push(shown(&mut merge));
-        found = merge.next().unwrap();
+        found = merge.step(Direction::Forward).unwrap();
     }
     let mut backward = Vec::new();
-    let mut found = merge.seek_before(None).unwrap();
+    let mut found = merge.seek(Direction::Reverse, None).unwrap();
     while found {
         backward.push(shown(&mut merge));
-        found = merge.prev().unwrap();
+        found = merge.step(Direction::Reverse).unwrap();
     }
     backward.reverse();
     (forward.join(" "), backward.join(" "))
@@ -157,7 +158,11 @@ fn a_thousand_heads_have_an_interval_each() {
         write(&tree, 2, ValueKind::Delete, 50 * n..50 * n + 40);
     }
     for n in 0..HEADS {
-        assert!(cursor(&tree, 2).seek(head(n).as_bytes()).unwrap());
+        assert!(
+            cursor(&tree, 2)
+                .seek(Direction::Forward, Some(head(n).as_bytes()))
+                .unwrap()
+        );
     }
     for n in (0..HEADS).rev() {
         let mut end = Vec::new();
@@ -173,8 +178,8 @@ fn a_walk_over_deleted_rows_leaves_an_interval_for_the_next_cursor() {
     write(&tree, 1, ValueKind::Put, 0..1_000);
     write(&tree, 2, ValueKind::Delete, 0..400);
     write(&tree, 3, ValueKind::Delete, 600..1_000);
-    assert!(cursor(&tree, 3).seek(b"").unwrap());
-    assert!(cursor(&tree, 3).seek_before(None).unwrap());
+    assert!(cursor(&tree, 3).seek(Direction::Forward, None).unwrap());
+    assert!(cursor(&tree, 3).seek(Direction::Reverse, None).unwrap());
     let interval = |key: &str, point| {
         let (mut start, mut end) = (Vec::new(), Vec::new());
         tree.dead.find_end(key.as_bytes(), point, &mut end)?;
@@ -191,16 +196,16 @@ fn a_walk_over_deleted_rows_leaves_an_interval_for_the_next_cursor() {
     // An older reader sees rows there.
     assert_eq!(interval("key00007", 2), None);
     let mut old = cursor(&tree, 1);
-    assert!(old.seek(b"").unwrap());
+    assert!(old.seek(Direction::Forward, None).unwrap());
     assert_eq!(shown_key(&mut old), "key00000");
     // Skipping the intervals finds the same rows, and rows deleted since are added to the
     // intervals.
     write(&tree, 4, ValueKind::Delete, 400..450);
     let mut now = cursor(&tree, 4);
-    assert!(now.seek(b"").unwrap());
+    assert!(now.seek(Direction::Forward, None).unwrap());
     assert_eq!(shown_key(&mut now), "key00450");
     assert_eq!(interval("key00007", 4).unwrap().1, "key00450");
-    assert!(now.seek_before(None).unwrap());
+    assert!(now.seek(Direction::Reverse, None).unwrap());
     assert_eq!(shown_key(&mut now), "key00599");
 }
 
@@ -209,16 +214,16 @@ fn a_row_put_into_a_dead_interval_is_found() {
     let tree = tree(vec![group("", &[], &[])]);
     write(&tree, 1, ValueKind::Put, 0..100);
     write(&tree, 2, ValueKind::Delete, 0..90);
-    assert!(cursor(&tree, 2).seek(b"").unwrap());
+    assert!(cursor(&tree, 2).seek(Direction::Forward, None).unwrap());
     write(&tree, 3, ValueKind::Put, 30..31);
     for _ in 0..2 {
         let mut now = cursor(&tree, 3);
-        assert!(now.seek(b"").unwrap());
+        assert!(now.seek(Direction::Forward, None).unwrap());
         assert_eq!(shown_key(&mut now), "key00030");
-        assert!(now.next().unwrap());
+        assert!(now.step(Direction::Forward).unwrap());
         assert_eq!(shown_key(&mut now), "key00090");
         let mut before = cursor(&tree, 2);
-        assert!(before.seek(b"").unwrap());
+        assert!(before.seek(Direction::Forward, None).unwrap());
         assert_eq!(shown_key(&mut before), "key00090");
     }
 }
@@ -230,7 +235,7 @@ fn an_abandoned_walk_records_no_interval() {
     write(&tree, 2, ValueKind::Delete, 0..90);
     write(&tree, 3, ValueKind::Put, 200..201);
     // The later put might be inside the walk of this older reader.
-    assert!(cursor(&tree, 2).seek(b"").unwrap());
+    assert!(cursor(&tree, 2).seek(Direction::Forward, None).unwrap());
     let find = |key: &[u8], point| tree.dead.find_end(key, point, &mut Vec::new());
     assert_eq!(find(b"key00007", 9), None);
     // A bounded walk records nothing past its bound.
@@ -239,7 +244,7 @@ fn an_abandoned_walk_records_no_interval() {
         end: Some(b"key00050".to_vec()),
     };
     let mut bounded = MergeCursor::new(Arc::clone(&tree), 3, None, bounds, None);
-    assert!(!bounded.seek(b"").unwrap());
+    assert!(!bounded.seek(Direction::Forward, None).unwrap());
     assert!(find(b"key00049", 3).is_some());
     assert_eq!(find(b"key00050", 3), None);
 }

@@ -17,14 +17,12 @@
 
 use crate::sync::collections::HashSet;
 
-use alluvium_mem::MemtableCursor;
-
 use super::report::{VerifyReport, WrongInsert};
 use crate::base::{SeqNo, TableId, ValueKind};
+use crate::compaction::merge::{Stream, next_key};
 use crate::db::shared::Shared;
 use crate::error::Result;
 use crate::keyspace::tree::{Tree, TreeState};
-use crate::table::TableScan;
 
 /// Number of versions checked between two calls of `pause`.
 const PAUSE_EVERY: u64 = 4096;
@@ -41,26 +39,15 @@ pub(super) fn check(
     // the check.
     let _point = shared.core.read_points.register();
     let state = tree.load_full();
-    let mut memtables: Vec<Input> = Vec::new();
-    for memtable in state.memtables() {
-        let mut cursor = memtable.rows.cursor(SeqNo::MAX);
-        cursor.seek_first();
-        memtables.push(Input::Memtable(cursor));
-    }
     for index in 0..state.version.groups().len() {
         let group = &state.version.groups()[index];
         let upper = group.upper.iter().map(|upper| &upper.table);
         let skip = upper.chain(&group.last).any(|t| damaged.contains(&t.id()));
-        let done = if skip {
-            Ok(false)
-        } else {
-            check_group(tree, &state, index, &mut memtables, pause, report)
-        };
-        // A table that fails only now was written after the other tables had been checked.
-        match done {
-            Ok(true) => {}
-            Ok(false) => report.groups_skipped += 1,
-            Err(error) => report.damage(error),
+        if skip {
+            report.groups_skipped += 1;
+        } else if let Err(error) = check_group(tree, &state, index, pause, report) {
+            // A table that fails only now was written after the other tables had been checked.
+            report.damage(error);
         }
     }
 }
@@ -69,34 +56,49 @@ fn check_group(
     tree: &Tree,
     state: &TreeState,
     index: usize,
-    memtables: &mut Vec<Input>,
     pause: &mut dyn FnMut(u64),
     report: &mut VerifyReport,
-) -> Result<bool> {
+) -> Result<()> {
+    let mut streams = streams(state, index)?;
+    let mut versions: Vec<(SeqNo, ValueKind)> = Vec::new();
+    let mut key = Vec::new();
+    let mut looked_at = 0;
+    while next_key(&mut streams, &mut key, |seqno, kind, _| {
+        versions.push((seqno, kind))
+    })? {
+        looked_at += versions.len() as u64;
+        if looked_at >= PAUSE_EVERY {
+            looked_at = 0;
+            pause(0);
+        }
+        for (seqno, older_seqno) in wrong(&versions, |seqno| deleted_at(state, index, &key, seqno))
+        {
+            report.wrong_insert(WrongInsert {
+                keyspace: tree.name.clone(),
+                key: key.clone(),
+                seqno,
+                older_seqno,
+            });
+        }
+        versions.clear();
+    }
+    Ok(())
+}
+
+/// Returns the versions in the range of a group, newest first, in the order of a point read.
+fn streams(state: &TreeState, index: usize) -> Result<Vec<Stream>> {
     let group = &state.version.groups()[index];
     let (low, high) = (&group.low[..], state.version.high(index));
-    let deleted_at = |key: &[u8], seqno| deleted_at(state, index, key, seqno);
-    for memtable in memtables.iter_mut() {
-        memtable.skip_to(low);
-    }
-    let own = memtables.len();
-    // Newest first, in the order of a point read.
-    let mut inputs = std::mem::take(memtables);
     let from = (!low.is_empty()).then_some(low);
+    let memtables = state.memtables();
+    let memtables = memtables.map(|m| Stream::memtable(m.rows.cursor(SeqNo::MAX), low, high));
+    let mut streams: Vec<Stream> = memtables.collect();
     for upper in &group.upper {
-        inputs.push(Input::tables(vec![upper.table.scan_all(from, high)]));
+        streams.extend(Stream::tables(vec![upper.table.scan_all(from, high)])?);
     }
     let last = group.last.iter().map(|t| t.scan_all(None, None)).collect();
-    inputs.push(Input::tables(last));
-    let merged = Merged {
-        tree,
-        deleted_at: &deleted_at,
-        high,
-    };
-    let result = check_merged(&merged, &mut inputs, own, pause, report);
-    inputs.truncate(own);
-    *memtables = inputs;
-    result.map(|()| true)
+    streams.extend(Stream::tables(last)?);
+    Ok(streams)
 }
 
 /// Returns the newest range delete over a key of the group up to a commit; 0 if there is none.
@@ -109,146 +111,19 @@ fn deleted_at(state: &TreeState, index: usize, key: &[u8], seqno: SeqNo) -> SeqN
     memtables.chain(tables).max().unwrap_or(0)
 }
 
-/// Context for checking the merged entries of a group.
-struct Merged<'a> {
-    tree: &'a Tree,
-    /// Returns the newest range delete over a key up to a commit.
-    deleted_at: &'a dyn Fn(&[u8], SeqNo) -> SeqNo,
-    /// End of the group.
-    high: Option<&'a [u8]>,
-}
-
-fn check_merged(
-    group: &Merged<'_>,
-    inputs: &mut [Input],
-    memtables: usize,
-    pause: &mut dyn FnMut(u64),
-    report: &mut VerifyReport,
-) -> Result<()> {
-    for tables in &mut inputs[memtables..] {
-        tables.next()?;
-    }
-    let mut versions: Vec<(SeqNo, Option<ValueKind>)> = Vec::new();
-    let mut key = Vec::new();
-    let mut looked_at = 0;
-    // Terminates with the entries of all inputs.
-    loop {
-        let keys = inputs.iter().filter_map(Input::key);
-        let Some(least) = keys
-            .min()
-            .filter(|key| group.high.is_none_or(|high| *key < high))
-        else {
-            return Ok(());
-        };
-        key.clear();
-        key.extend_from_slice(least);
-        versions.clear();
-        for input in inputs.iter_mut() {
-            input.take(&key, &mut versions)?;
-        }
-        looked_at += versions.len() as u64;
-        if looked_at >= PAUSE_EVERY {
-            looked_at = 0;
-            pause(0);
-        }
-        for (seqno, older_seqno) in wrong(&versions, |seqno| (group.deleted_at)(&key, seqno)) {
-            report.wrong_insert(WrongInsert {
-                keyspace: group.tree.name.clone(),
-                key: key.clone(),
-                seqno,
-                older_seqno,
-            });
-        }
-    }
-}
-
 /// Returns the inserts among the versions of a key, newest first, directly above a live version.
 /// `deleted_at` returns the newest range delete up to a commit.
 fn wrong(
-    versions: &[(SeqNo, Option<ValueKind>)],
+    versions: &[(SeqNo, ValueKind)],
     deleted_at: impl Fn(SeqNo) -> SeqNo,
 ) -> Vec<(SeqNo, SeqNo)> {
     let pairs = versions.windows(2).map(|pair| (pair[0], pair[1]));
     let stands_on_live = pairs.filter(|((seqno, kind), (older, below))| {
-        kind.is_some_and(ValueKind::is_insert)
-            && *below != Some(ValueKind::Delete)
-            && deleted_at(*seqno) <= *older
+        kind.is_insert() && *below != ValueKind::Delete && deleted_at(*seqno) <= *older
     });
     stands_on_live
         .map(|(above, below)| (above.0, below.0))
         .collect()
-}
-
-/// Forward stream of the versions of one source.
-enum Input {
-    Memtable(MemtableCursor),
-    /// Disjoint tables in key order; the current one last.
-    Tables {
-        scans: Vec<TableScan>,
-        valid: bool,
-    },
-}
-
-impl Input {
-    fn tables(mut scans: Vec<TableScan>) -> Input {
-        scans.reverse();
-        let valid = false;
-        Input::Tables { scans, valid }
-    }
-
-    /// Moves to the next entry.
-    fn next(&mut self) -> Result<()> {
-        match self {
-            Input::Memtable(cursor) => {
-                cursor.next();
-            }
-            Input::Tables { scans, valid } => {
-                *valid = false;
-                while let Some(scan) = scans.last_mut() {
-                    if scan.next()? {
-                        *valid = true;
-                        break;
-                    }
-                    scans.pop();
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn key(&self) -> Option<&[u8]> {
-        match self {
-            Input::Memtable(cursor) => cursor.valid().then(|| cursor.key()),
-            Input::Tables { scans, valid } => scans.last().filter(|_| *valid).map(TableScan::key),
-        }
-    }
-
-    /// Moves to the first key at or after `low`, unless the input is already there or beyond.
-    fn skip_to(&mut self, low: &[u8]) {
-        if let Input::Memtable(cursor) = self
-            && cursor.valid()
-            && cursor.key() < low
-        {
-            cursor.seek(low);
-        }
-    }
-
-    /// Moves the versions of `key` into `out` and steps past them.
-    fn take(&mut self, key: &[u8], out: &mut Vec<(SeqNo, Option<ValueKind>)>) -> Result<()> {
-        while self.key() == Some(key) {
-            match self {
-                Input::Memtable(cursor) => {
-                    let versions = cursor.versions();
-                    out.extend(versions.map(|v| (v.seqno, ValueKind::from_u8(v.kind))));
-                }
-                Input::Tables { scans, .. } => {
-                    out.extend(scans.last().map(|scan| (scan.seqno(), Some(scan.kind()))));
-                }
-            }
-            self.next()?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -263,7 +138,7 @@ mod tests {
         };
         let versions: Vec<_> = text
             .split_whitespace()
-            .map(|w| (w[1..].parse().unwrap(), w.chars().next().map(kind)))
+            .map(|w| (w[1..].parse().unwrap(), kind(w.as_bytes()[0] as char)))
             .collect();
         wrong(
             &versions,
