@@ -3,18 +3,16 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::Duration;
 
 use alluvium::{
-    CursorOptions, Database, Durability, Error, Isolation, Keyspace, KeyspaceOptions, LockMode,
-    Options, Result, Transaction, TransactionOptions, WriteBatch, WriteOptions,
+    CursorOptions, Database, Durability, Error, Isolation, Keyspace, KeyspaceOptions, Options,
+    Result, Transaction, TransactionOptions, WriteBatch, WriteOptions,
 };
 use alluvium_testkit::model::Direction;
 use alluvium_testkit::random::{Rng, Seeded};
 
 use crate::driver::collect;
 use crate::fixture::{all, assert_error, database, text, tiny};
-use crate::optimistic::optimistic;
 
 fn serializable(db: &Database) -> Transaction {
     db.begin(Isolation::Serializable).expect("begin")
@@ -276,7 +274,7 @@ fn a_blind_delete_reads_no_block_and_conflicts_with_nothing_but_its_row() {
     let before = blocks();
     for optimistic in [false, true] {
         let txn = if optimistic {
-            optimistic(&db, Isolation::Serializable)
+            crate::optimistic::optimistic(&db, Isolation::Serializable)
         } else {
             serializable(&db)
         };
