@@ -53,7 +53,7 @@ pub use estimate::TableShare;
 pub(crate) use estimate::fraction_between;
 pub use filters::{FilterOptions, PrefixFilter};
 pub use lookup::Found;
-pub(crate) use lookup::{BlockBytes, BlockEntry, Lookup, OnMiss};
+pub(crate) use lookup::{Access, BlockBytes, Prefetch, Read, Started};
 pub(crate) use owned_file::Leave;
 pub use pinned::{BlockValue, PinnedValue};
 pub use properties::{Expiring, KeyspacePart, Properties, ValuesPart};
