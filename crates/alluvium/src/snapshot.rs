@@ -9,7 +9,7 @@ use crate::clock::HeldTime;
 use crate::db::Database;
 use crate::error::Result;
 use crate::iter::{Cursor, CursorOptions};
-use crate::keyspace::{FoundIn, Keyspace};
+use crate::keyspace::Keyspace;
 use crate::read_points::ReadPoint;
 use crate::table::PinnedValue;
 
@@ -49,9 +49,7 @@ impl Snapshot {
     pub fn get(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
         keyspace.check_within(&self.db)?;
         let now_ms = self.held.time.now_ms();
-        keyspace.read_at(key, self.held.point.seqno(), now_ms, |value| {
-            value.map(FoundIn::pin)
-        })
+        keyspace.get_at(key, self.held.point.seqno(), now_ms)
     }
 
     /// Returns the values of several keys in this snapshot, in the order of `keys`: see

@@ -7,7 +7,7 @@ pub(crate) enum FoundIn<'a> {
     /// In a memtable: the bytes live as long as the state.
     Memory(&'a [u8]),
     /// In a block of a table.
-    Block(BlockBytes<'a>),
+    Block(BlockBytes),
     /// In a value file, read for this call.
     Separated(PinnedValue),
 }

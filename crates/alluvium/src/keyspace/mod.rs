@@ -14,6 +14,7 @@ pub use expiry::Expiry;
 pub(crate) use found::FoundIn;
 pub use options::{Compression, KeyspaceOptions};
 pub(crate) use tree::Tree;
+use tree::TreeState;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::compaction::retire::CompactionFilter;
 use crate::db::{Database, WriteOptions};
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, CursorOptions};
-use crate::table::{OnMiss, PinnedValue};
+use crate::table::{PinnedValue, Started};
 use crate::txn::write_set::WriteSet;
 
 /// Number of keys of a `multi_get` that are prefetched together. With many more, pages could leave
@@ -118,7 +119,9 @@ impl Keyspace {
     /// out, newest first, until one has the key. A block that is not in memory costs a read of its
     /// file, and so does a separated value.
     pub fn get(&self, key: &[u8]) -> Result<Option<PinnedValue>> {
-        self.get_with(key, |value| value.map(FoundIn::pin))
+        self.db.shared().core.access.check_open()?;
+        let point = self.db.shared().core.read_points.register();
+        self.get_at(key, point.seqno(), self.now_ms())
     }
 
     /// Returns the values of several keys at one commit, in the order of `keys`. Cheaper than
@@ -145,25 +148,22 @@ impl Keyspace {
         let mut order: Vec<usize> = (0..keys.len()).collect();
         order.sort_unstable_by_key(|&at| keys[at].as_ref());
         let mut values = vec![None; keys.len()];
-        let mut look_up = |at: usize, misses| -> Result<bool> {
-            let pin = |value: Option<FoundIn<'_>>| value.map(FoundIn::pin);
-            let found = self.look_up_at(keys[at].as_ref(), read_point, now_ms, misses, pin)?;
-            Ok(found.map(|value| values[at] = value).is_some())
-        };
         let mut left = Vec::new();
         for together in order.chunks(MISSES_TOGETHER) {
-            match together {
-                [alone] => left.push(*alone),
-                several => {
-                    for &at in several {
-                        if !look_up(at, OnMiss::Prefetch)? {
-                            left.push(at);
-                        }
+            if let [alone] = together {
+                left.push(*alone);
+            } else {
+                for &at in together {
+                    let state = self.tree.load();
+                    self.tree.check()?;
+                    match state.get_or_prefetch(keys[at].as_ref(), read_point) {
+                        Ok(found) => values[at] = self.unexpired(found, now_ms)?.map(FoundIn::pin),
+                        Err(Started) => left.push(at),
                     }
                 }
             }
             for at in left.drain(..) {
-                look_up(at, OnMiss::Read)?;
+                values[at] = self.get_at(keys[at].as_ref(), read_point, now_ms)?;
             }
         }
         Ok(values)
@@ -173,58 +173,49 @@ impl Keyspace {
     /// `read` must be short: the memory it reads cannot be freed meanwhile. Errors and cost as
     /// [`Keyspace::get`].
     pub fn read<R>(&self, key: &[u8], read: impl FnOnce(Option<&[u8]>) -> R) -> Result<R> {
-        self.get_with(key, |value| read(value.as_ref().map(FoundIn::bytes)))
-    }
-
-    fn get_with<R>(&self, key: &[u8], read: impl FnOnce(Option<FoundIn<'_>>) -> R) -> Result<R> {
         self.db.shared().core.access.check_open()?;
         let point = self.db.shared().core.read_points.register();
-        self.read_at(key, point.seqno(), self.now_ms(), read)
-    }
-
-    /// Runs `read` on the value of `key` at a registered read point and a time taken after its
-    /// registration.
-    pub(crate) fn read_at<R>(
-        &self,
-        key: &[u8],
-        read_point: SeqNo,
-        now_ms: u64,
-        read: impl FnOnce(Option<FoundIn<'_>>) -> R,
-    ) -> Result<R> {
-        let done = self.look_up_at(key, read_point, now_ms, OnMiss::Read, read)?;
-        Ok(done.expect("misses are read"))
-    }
-
-    /// As [`Keyspace::read_at`], but returns `None` if [`OnMiss::Prefetch`] met a block or value
-    /// that is not in memory.
-    fn look_up_at<R>(
-        &self,
-        key: &[u8],
-        read_point: SeqNo,
-        now_ms: u64,
-        misses: OnMiss,
-        read: impl FnOnce(Option<FoundIn<'_>>) -> R,
-    ) -> Result<Option<R>> {
         let state = self.tree.load();
+        let found = self.find(&state, key, point.seqno(), self.now_ms())?;
+        Ok(read(found.as_ref().map(FoundIn::bytes)))
+    }
+
+    /// As [`Keyspace::get`] at a registered read point and a time taken after its registration.
+    pub(crate) fn get_at(
+        &self,
+        key: &[u8],
+        read_point: SeqNo,
+        now_ms: u64,
+    ) -> Result<Option<PinnedValue>> {
+        let state = self.tree.load();
+        let found = self.find(&state, key, read_point, now_ms)?;
+        Ok(found.map(FoundIn::pin))
+    }
+
+    fn find<'a>(
+        &self,
+        state: &'a TreeState,
+        key: &[u8],
+        read_point: SeqNo,
+        now_ms: u64,
+    ) -> Result<Option<FoundIn<'a>>> {
         self.tree.check()?;
-        if !self.expires() {
-            return state.get(key, read_point, misses, read);
-        }
-        let done = state.get(key, read_point, misses, |found| {
-            let found = found.map(|found| self.unexpired(found, now_ms)).transpose();
-            found.map(|found| read(found.flatten()))
-        })?;
-        done.transpose()
+        self.unexpired(state.get(key, read_point)?, now_ms)
     }
 
     /// Returns the found value without its expiry time, or `None` if it has expired at `now_ms`.
     pub(crate) fn unexpired<'a>(
         &self,
-        found: FoundIn<'a>,
+        found: Option<FoundIn<'a>>,
         now_ms: u64,
     ) -> Result<Option<FoundIn<'a>>> {
-        let live = expiry::is_live(self.name(), found.bytes(), now_ms)?;
-        Ok(live.then(|| found.without_last(expiry::EXPIRY_BYTES)))
+        match found {
+            Some(found) if self.expires() => {
+                let live = expiry::is_live(self.name(), found.bytes(), now_ms)?;
+                Ok(live.then(|| found.without_last(expiry::EXPIRY_BYTES)))
+            }
+            found => Ok(found),
+        }
     }
 
     /// Returns true if stored values end with an expiry time.
@@ -301,12 +292,11 @@ impl Keyspace {
     /// Refuses an insert of a key that exists at the newest commit, or at the registered read point
     /// `point`.
     pub(crate) fn check_insert(&self, key: &[u8], point: Option<SeqNo>) -> Result<()> {
-        let present = |value: Option<FoundIn<'_>>| value.is_some();
         let present = match point {
-            Some(point) => self.read_at(key, point, self.now_ms(), present)?,
-            None => self.get_with(key, present)?,
+            Some(point) => self.get_at(key, point, self.now_ms())?,
+            None => self.get(key)?,
         };
-        if !present {
+        if present.is_none() {
             return Ok(());
         }
         let (name, key) = (self.name(), key.escape_ascii());

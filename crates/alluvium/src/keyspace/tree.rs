@@ -22,8 +22,8 @@ use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::options::KeyspaceOptions;
 use crate::keyspace::resting::OpenCursors;
 use crate::memory::{MemoryBudget, Use};
-use crate::metrics::TreeCounters;
-use crate::table::{BlockEntry, Lookup, OnMiss, Table, ValueFiles};
+use crate::metrics::{ReadCount, TreeCounters};
+use crate::table::{Access, Prefetch, Read, Started, Table, ValueFiles};
 use crate::version::group::Version;
 
 /// Everything of a keyspace that reads search, newest first.
@@ -267,18 +267,34 @@ fn new_memtable(
 }
 
 impl TreeState {
-    /// Runs `read` on the newest version of `key` at or below `read_point`, in place; on `None` if
-    /// it is absent or deleted. Returns `None` if [`OnMiss::Prefetch`] met a block or value that is
-    /// not in memory.
-    pub fn get<R>(
+    /// Returns the newest version of `key` at or below `read_point`, in place; `None` if it is
+    /// absent or deleted.
+    pub fn get(&self, key: &[u8], read_point: SeqNo) -> Result<Option<FoundIn<'_>>> {
+        self.find::<Read>(key, read_point, &mut self.counters.gets.read())
+    }
+
+    /// As [`TreeState::get`] if everything that it reads is in memory. Otherwise starts a device
+    /// read of the first missing block or value.
+    pub fn get_or_prefetch(
         &self,
         key: &[u8],
         read_point: SeqNo,
-        misses: OnMiss,
-        mut read: impl FnOnce(Option<FoundIn<'_>>) -> R,
-    ) -> Result<Option<R>> {
-        let hash = checksum::key_hash(key);
+    ) -> Result<Option<FoundIn<'_>>, Started> {
         let mut count = self.counters.gets.read();
+        let found = self.find::<Prefetch>(key, read_point, &mut count);
+        if found.is_err() {
+            count.cancel();
+        }
+        found
+    }
+
+    fn find<A: Access>(
+        &self,
+        key: &[u8],
+        read_point: SeqNo,
+        count: &mut ReadCount<'_>,
+    ) -> Result<Option<FoundIn<'_>>, A::Stop> {
+        let hash = checksum::key_hash(key);
         for memtable in self.memtables() {
             let deleted_at = memtable.deleted_at(key, read_point);
             let entry = if memtable.rows.may_contain(hash) {
@@ -289,11 +305,10 @@ impl TreeState {
             };
             if let Some(entry) = entry {
                 let live = entry.kind != ValueKind::Delete as u8 && entry.seqno >= deleted_at;
-                let value = live.then_some(FoundIn::Memory(entry.value));
-                return Ok(Some(read(value)));
+                return Ok(live.then_some(FoundIn::Memory(entry.value)));
             }
             if deleted_at > 0 {
-                return Ok(Some(read(None)));
+                return Ok(None);
             }
         }
         let group = &self.version.groups()[self.version.find(key)];
@@ -305,29 +320,24 @@ impl TreeState {
             let deleted_at = table.deleted_at(key, read_point);
             if table.may_contain(hash) {
                 count.source();
-                let found = table.find(key, read_point, misses, read, |read, entry| {
-                    let live = !entry.kind().is_tombstone() && entry.seqno() >= deleted_at;
-                    if live && misses == OnMiss::Prefetch && entry.kind().is_pointer() {
-                        table.start_reading_value(entry.value().bytes());
+                if let Some(entry) = table.find::<A>(key, read_point)? {
+                    let (kind, seqno) = (entry.kind(), entry.seqno());
+                    if kind.is_tombstone() || seqno < deleted_at {
                         return Ok(None);
                     }
-                    let value = live.then(|| found_in(table, &entry)).transpose()?;
-                    Ok(Some(read(value)))
-                })?;
-                match found {
-                    Lookup::Found(Ok(None)) | Lookup::Started => {
-                        count.cancel();
-                        return Ok(None);
-                    }
-                    Lookup::Found(done) => return done,
-                    Lookup::NotThere(back) => read = back,
+                    let stored = entry.into_value();
+                    return Ok(Some(if kind.is_pointer() {
+                        FoundIn::Separated(A::value(table, stored.bytes())?)
+                    } else {
+                        FoundIn::Block(stored)
+                    }));
                 }
             }
             if deleted_at > 0 {
-                return Ok(Some(read(None)));
+                return Ok(None);
             }
         }
-        Ok(Some(read(None)))
+        Ok(None)
     }
 
     /// Returns the newest sequence number at which `key` was written after `snapshot`, if any.
@@ -454,16 +464,6 @@ fn table_written_after(
         found = cursor.next()?;
     }
     Ok(None)
-}
-
-/// Returns the value of a live entry of `table`.
-fn found_in<'a>(table: &Table, entry: &BlockEntry<'a>) -> Result<FoundIn<'a>> {
-    let stored = entry.value();
-    if entry.kind().is_pointer() {
-        table.value(stored.bytes()).map(FoundIn::Separated)
-    } else {
-        Ok(FoundIn::Block(stored))
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
-//! Lookup of a key in a table: the newest entry at or below a read point. The entry is shown in
-//! place before any of it is copied or pinned.
+//! Lookup of a key in a table: the newest entry at or below a read point. The entry stays in its
+//! block until some of it is copied or pinned.
 
 use crate::Result;
 use crate::base::{SeqNo, ValueKind};
+use crate::error::Error;
+use crate::sync::SwapGuard;
 use crate::table::block::DecodedBlock;
 use crate::table::pinned::PinnedValue;
 use crate::table::reader::Table;
@@ -20,24 +22,79 @@ pub struct Found {
     pub value: PinnedValue,
 }
 
-/// Action of a lookup on a block that is not in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OnMiss {
-    /// Waits for the device.
-    Read,
-    /// Starts the device read and returns, so that a lookup of several keys waits for all of them
-    /// at once.
-    Prefetch,
+/// Access of a lookup to blocks and separated values.
+pub(crate) trait Access {
+    /// Reason to end the lookup without a result.
+    type Stop;
+
+    /// Returns a block of `table`.
+    fn block(table: &Table, index: usize) -> Result<HeldBlock, Self::Stop>;
+
+    /// Returns the separated value for these stored bytes of a row of `table`.
+    fn value(table: &Table, stored: &[u8]) -> Result<PinnedValue, Self::Stop>;
 }
 
-/// Outcome of a lookup in a table.
-pub(crate) enum Lookup<R, C> {
-    /// The result of the caller's closure on the entry.
-    Found(R),
-    /// No entry: the caller gets its context back.
-    NotThere(C),
-    /// A device read was started: see [`OnMiss::Prefetch`].
-    Started,
+/// Waits for the device if a block or value is not in memory.
+pub(crate) struct Read;
+
+/// Starts a device read if a block or value is not in memory, and stops, so that a lookup of
+/// several keys waits for all of them at once.
+pub(crate) struct Prefetch;
+
+/// A device read was started: see [`Prefetch`].
+#[derive(Debug)]
+pub(crate) struct Started;
+
+impl Access for Read {
+    type Stop = Error;
+
+    fn block(table: &Table, index: usize) -> Result<HeldBlock> {
+        table.hold_block(index)
+    }
+
+    fn value(table: &Table, stored: &[u8]) -> Result<PinnedValue> {
+        table.value(stored)
+    }
+}
+
+impl Access for Prefetch {
+    type Stop = Started;
+
+    fn block(table: &Table, index: usize) -> Result<HeldBlock, Started> {
+        table.hold_cached_block(index).ok_or_else(|| {
+            table.start_reading_block(index);
+            Started
+        })
+    }
+
+    fn value(table: &Table, stored: &[u8]) -> Result<PinnedValue, Started> {
+        table.start_reading_value(stored);
+        Err(Started)
+    }
+}
+
+/// Block that a lookup reads in place. A cached one is held without a reference, so it must not
+/// outlive the call: its guard occupies one of the few debt slots of the thread.
+pub(crate) enum HeldBlock {
+    /// Loaded from a slot that held a block.
+    Cached(SwapGuard<Option<Arc<DecodedBlock>>>),
+    Read(Arc<DecodedBlock>),
+}
+
+impl HeldBlock {
+    /// Holds the block that was loaded from a slot, if the slot was not empty.
+    pub(in crate::table) fn cached(
+        guard: SwapGuard<Option<Arc<DecodedBlock>>>,
+    ) -> Option<HeldBlock> {
+        guard.is_some().then_some(HeldBlock::Cached(guard))
+    }
+
+    fn block(&self) -> &Arc<DecodedBlock> {
+        match self {
+            HeldBlock::Cached(guard) => guard.as_ref().expect("only made of a full slot"),
+            HeldBlock::Read(block) => block,
+        }
+    }
 }
 
 impl Table {
@@ -52,11 +109,12 @@ impl Table {
         if !self.may_contain(key_hash) {
             return Ok(None);
         }
-        self.find_now(key, read_point, |entry| Found {
+        let entry = self.find::<Read>(key, read_point)?;
+        Ok(entry.map(|entry| Found {
             seqno: entry.seqno(),
             kind: entry.kind(),
-            value: entry.value().pin(),
-        })
+            value: entry.into_value().pin(),
+        }))
     }
 
     /// Returns the seqno of the newest entry of `key`, for conflict checks. Cost and errors as for
@@ -65,125 +123,89 @@ impl Table {
         if !self.may_contain(key_hash) {
             return Ok(None);
         }
-        self.find_now(key, SeqNo::MAX, |entry| entry.seqno())
+        let entry = self.find::<Read>(key, SeqNo::MAX)?;
+        Ok(entry.map(|entry| entry.seqno()))
     }
 
-    fn find_now<R>(
-        &self,
-        key: &[u8],
-        read_point: SeqNo,
-        found: impl Fn(BlockEntry<'_>) -> R,
-    ) -> Result<Option<R>> {
-        let found = |(), entry: BlockEntry<'_>| found(entry);
-        Ok(match self.find(key, read_point, OnMiss::Read, (), found)? {
-            Lookup::Found(found) => Some(found),
-            Lookup::NotThere(()) => None,
-            Lookup::Started => unreachable!("misses are read"),
-        })
-    }
-
-    /// Runs `found` on the newest entry of `key` with a seqno of at most `read_point`. The call
-    /// works in place, and takes no reference if the block is cached. `found` gets `context` as
-    /// well. No filter is probed.
+    /// Returns the newest entry of `key` with a seqno of at most `read_point`, in place. Takes no
+    /// reference if the block is cached. No filter is probed.
     ///
-    /// Errors: `Corruption` and `Io` for the block.
-    pub(crate) fn find<C, R>(
+    /// Errors: as the access to the blocks.
+    pub(crate) fn find<A: Access>(
         &self,
         key: &[u8],
         read_point: SeqNo,
-        misses: OnMiss,
-        mut context: C,
-        found: impl Fn(C, BlockEntry<'_>) -> R,
-    ) -> Result<Lookup<R, C>> {
-        let floor = self.seqno_floor();
+    ) -> Result<Option<BlockEntry>, A::Stop> {
+        let seqno_floor = self.seqno_floor();
         // A read point below the floor sees none of the table. For any other, stored seqnos decide.
-        if read_point < floor {
-            return Ok(Lookup::NotThere(context));
+        if read_point < seqno_floor {
+            return Ok(None);
         }
         for index in self.fences.find(key)..self.fences.len() {
-            if misses == OnMiss::Prefetch && !self.has_block(index) {
-                self.start_reading_block(index);
-                return Ok(Lookup::Started);
+            let held = A::block(self, index)?;
+            let block = held.block();
+            let mut slot = block.seek(key);
+            while slot < block.len() && block.key_is(slot, key) {
+                if block.seqno(slot) <= read_point {
+                    return Ok(Some(BlockEntry {
+                        held,
+                        slot,
+                        seqno_floor,
+                    }));
+                }
+                slot += 1;
             }
-            let (outcome, at_end) = self.with_block(index, |block| {
-                let mut slot = block.seek(key);
-                while slot < block.len() && block.key_is(slot, key) {
-                    if block.seqno(slot) <= read_point {
-                        let entry = BlockEntry::new(block, slot, floor);
-                        return (Lookup::Found(found(context, entry)), false);
-                    }
-                    slot += 1;
-                }
-                // Older versions of the key may follow in the next block.
-                (Lookup::NotThere(context), slot == block.len())
-            })?;
-            match outcome {
-                Lookup::NotThere(back) if at_end && self.fences.separator_is(index, key) => {
-                    context = back;
-                }
-                outcome => return Ok(outcome),
+            // Older versions of the key may follow in the next block.
+            if slot < block.len() || !self.fences.separator_is(index, key) {
+                break;
             }
         }
-        Ok(Lookup::NotThere(context))
+        Ok(None)
     }
 }
 
 /// The newest entry of a key at or below the read point, in its block.
-#[derive(Clone, Copy)]
-pub struct BlockEntry<'a> {
-    block: &'a Arc<DecodedBlock>,
+pub(crate) struct BlockEntry {
+    held: HeldBlock,
     slot: usize,
+    /// Lower bound of the seqnos of the table's entries.
     seqno_floor: SeqNo,
 }
 
-impl<'a> BlockEntry<'a> {
-    /// Creates the entry in a slot of `block`. The entries of its table count as not older than
-    /// `seqno_floor`.
-    pub(super) fn new(
-        block: &'a Arc<DecodedBlock>,
-        slot: usize,
-        seqno_floor: SeqNo,
-    ) -> BlockEntry<'a> {
-        BlockEntry {
-            block,
-            slot,
-            seqno_floor,
-        }
-    }
-
+impl BlockEntry {
     /// Returns the seqno of the commit that wrote the entry.
     pub fn seqno(&self) -> SeqNo {
-        self.block.seqno(self.slot).max(self.seqno_floor)
+        self.held.block().seqno(self.slot).max(self.seqno_floor)
     }
 
     /// Returns the entry's kind.
     pub fn kind(&self) -> ValueKind {
-        self.block.kind(self.slot)
+        self.held.block().kind(self.slot)
     }
 
     /// Returns the stored value; empty for a delete.
-    pub fn value(&self) -> BlockBytes<'a> {
+    pub fn into_value(self) -> BlockBytes {
         BlockBytes {
-            block: self.block,
-            range: self.block.value_range(self.slot),
+            range: self.held.block().value_range(self.slot),
+            held: self.held,
         }
     }
 }
 
-/// Bytes of a block that its reader keeps in memory.
-pub struct BlockBytes<'a> {
-    block: &'a Arc<DecodedBlock>,
+/// Bytes of a block that a lookup holds.
+pub(crate) struct BlockBytes {
+    held: HeldBlock,
     range: Range<usize>,
 }
 
-impl<'a> BlockBytes<'a> {
-    /// Returns the bytes, borrowed from the block.
-    pub fn bytes(&self) -> &'a [u8] {
-        self.block.bytes(self.range.clone())
+impl BlockBytes {
+    /// Returns the bytes in place.
+    pub fn bytes(&self) -> &[u8] {
+        self.held.block().bytes(self.range.clone())
     }
 
     /// Removes the last `bytes` bytes, or all if there are fewer.
-    pub fn without_last(self, bytes: usize) -> BlockBytes<'a> {
+    pub fn without_last(self, bytes: usize) -> BlockBytes {
         let kept = self.range.len().saturating_sub(bytes);
         BlockBytes {
             range: self.range.start..self.range.start + kept,
@@ -193,6 +215,6 @@ impl<'a> BlockBytes<'a> {
 
     /// Returns the bytes in a holder that keeps them in memory.
     pub fn pin(self) -> PinnedValue {
-        PinnedValue::from_block(self.block, self.range)
+        PinnedValue::from_block(self.held.block(), self.range)
     }
 }

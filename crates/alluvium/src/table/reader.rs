@@ -13,6 +13,7 @@ use crate::table::fences::Fences;
 use crate::table::filters::TableFilter;
 use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
 use crate::table::frames::{Frames, keep_spare, take_spare};
+use crate::table::lookup::HeldBlock;
 use crate::table::malformed::Malformed;
 use crate::table::owned_file::{Leave, OwnedFile};
 use crate::table::pinned::PinnedValue;
@@ -318,11 +319,6 @@ impl Table {
         }
     }
 
-    /// Returns true if the block is in the cache now.
-    pub(super) fn has_block(&self, index: usize) -> bool {
-        self.frames.has(index)
-    }
-
     /// Starts a device read of the block without waiting for it.
     pub(super) fn start_reading_block(&self, index: usize) {
         let range = self.fences.block_range(index);
@@ -330,17 +326,20 @@ impl Table {
             .start_reading(range.start, range.end - range.start);
     }
 
-    /// Runs `work` on the block. If the block is cached, its reference count does not change.
-    pub(super) fn with_block<T>(
-        &self,
-        index: usize,
-        work: impl FnOnce(&Arc<DecodedBlock>) -> T,
-    ) -> Result<T> {
-        let guard = self.frames.load(index);
-        match &*guard {
-            Some(block) => Ok(work(block)),
-            None => Ok(work(&self.miss(index)?)),
+    /// Returns the block for a lookup. If it is cached, its reference count does not change.
+    pub(super) fn hold_block(&self, index: usize) -> Result<HeldBlock> {
+        match HeldBlock::cached(self.frames.load(index)) {
+            Some(held) => Ok(held),
+            None => Ok(HeldBlock::Read(self.miss(index)?)),
         }
+    }
+
+    /// As [`Table::hold_block`], if the block is cached; otherwise counts no miss.
+    pub(in crate::table) fn hold_cached_block(&self, index: usize) -> Option<HeldBlock> {
+        if !self.frames.has(index) {
+            return None;
+        }
+        HeldBlock::cached(self.frames.load(index))
     }
 
     /// Reads and decodes a block without holding a lock, then installs it in the cache. Returns the

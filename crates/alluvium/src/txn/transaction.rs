@@ -214,7 +214,7 @@ impl Transaction {
             self.note_read(keyspace, key);
         }
         match &self.state.point {
-            Some(point) => read_at(keyspace, key, point.seqno(), self.now_ms(keyspace)),
+            Some(point) => keyspace.get_at(key, point.seqno(), self.now_ms(keyspace)),
             None => keyspace.get(key),
         }
     }
@@ -266,7 +266,7 @@ impl Transaction {
         }
         match &self.state.point {
             // The lock's conflict check has seen that nothing newer than the snapshot exists.
-            Some(point) => read_at(keyspace, key, point.seqno(), self.now_ms(keyspace)),
+            Some(point) => keyspace.get_at(key, point.seqno(), self.now_ms(keyspace)),
             None => keyspace.get(key),
         }
     }
@@ -350,12 +350,8 @@ impl Transaction {
         if kind == ValueKind::Delete {
             return Ok(Some(None));
         }
-        let found = FoundIn::Memory(stored);
-        let found = if keyspace.expires() {
-            keyspace.unexpired(found, self.now_ms(keyspace))?
-        } else {
-            Some(found)
-        };
+        let found = Some(FoundIn::Memory(stored));
+        let found = keyspace.unexpired(found, self.now_ms(keyspace))?;
         Ok(Some(found.map(FoundIn::pin)))
     }
 
@@ -444,13 +440,4 @@ impl Transaction {
             held.savepoints.truncate(place);
         }
     }
-}
-
-fn read_at(
-    keyspace: &Keyspace,
-    key: &[u8],
-    seqno: SeqNo,
-    now_ms: u64,
-) -> Result<Option<PinnedValue>> {
-    keyspace.read_at(key, seqno, now_ms, |value| value.map(FoundIn::pin))
 }
