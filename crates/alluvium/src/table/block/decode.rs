@@ -29,7 +29,7 @@ struct Columns<'a> {
 impl DecodedBlock {
     /// Decodes the block in `section` into this one and reuses its memory. After an error this
     /// block is empty.
-    pub fn decode(&mut self, section: &Section<'_>) -> Result<(), Malformed> {
+    pub(in crate::table) fn decode(&mut self, section: &Section<'_>) -> Result<(), Malformed> {
         // `data` keeps its bytes: the code below overwrites all of it, and zeroing it first would
         // be wasted work.
         self.heads.clear();
