@@ -4,12 +4,10 @@
 use crate::Result;
 use crate::base::{SeqNo, ValueKind};
 use crate::error::Error;
-use crate::sync::SwapGuard;
-use crate::table::block::DecodedBlock;
+use crate::table::held_block::HeldBlock;
 use crate::table::pinned::PinnedValue;
 use crate::table::reader::Table;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Result of a lookup: the newest entry of a key at or below the read point.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,30 +68,6 @@ impl Access for Prefetch {
     fn value(table: &Table, stored: &[u8]) -> Result<PinnedValue, Started> {
         table.start_reading_value(stored);
         Err(Started)
-    }
-}
-
-/// Block that a lookup reads in place. A cached one is held without a reference, so it must not
-/// outlive the call: its guard occupies one of the few debt slots of the thread.
-pub(crate) enum HeldBlock {
-    /// Loaded from a slot that held a block.
-    Cached(SwapGuard<Option<Arc<DecodedBlock>>>),
-    Read(Arc<DecodedBlock>),
-}
-
-impl HeldBlock {
-    /// Holds the block that was loaded from a slot, if the slot was not empty.
-    pub(in crate::table) fn cached(
-        guard: SwapGuard<Option<Arc<DecodedBlock>>>,
-    ) -> Option<HeldBlock> {
-        guard.is_some().then_some(HeldBlock::Cached(guard))
-    }
-
-    fn block(&self) -> &Arc<DecodedBlock> {
-        match self {
-            HeldBlock::Cached(guard) => guard.as_ref().expect("only made of a full slot"),
-            HeldBlock::Read(block) => block,
-        }
     }
 }
 

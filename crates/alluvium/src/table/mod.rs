@@ -28,6 +28,7 @@ mod fences;
 mod filters;
 mod footer;
 mod frames;
+mod held_block;
 mod lookup;
 mod malformed;
 pub(crate) mod open_files;

@@ -13,7 +13,7 @@ use crate::table::fences::Fences;
 use crate::table::filters::TableFilter;
 use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
 use crate::table::frames::{Frames, keep_spare, take_spare};
-use crate::table::lookup::HeldBlock;
+use crate::table::held_block::HeldBlock;
 use crate::table::malformed::Malformed;
 use crate::table::owned_file::{Leave, OwnedFile};
 use crate::table::pinned::PinnedValue;
@@ -335,7 +335,7 @@ impl Table {
     }
 
     /// As [`Table::hold_block`], if the block is cached; otherwise counts no miss.
-    pub(in crate::table) fn hold_cached_block(&self, index: usize) -> Option<HeldBlock> {
+    pub(super) fn hold_cached_block(&self, index: usize) -> Option<HeldBlock> {
         if !self.frames.has(index) {
             return None;
         }
