@@ -20,19 +20,20 @@ pub(crate) fn given<T>(pointer: Option<T>, name: &str) -> Result<T> {
     pointer.ok_or_else(|| invalid(format!("{name} is NULL")))
 }
 
-/// Returns the owner of a reader or writer, of the type that its kind says; an error if it is NULL.
+/// Returns the handle to which a reader or writer refers; an error if it is NULL. The caller has
+/// chosen `T` by the kind that the reader or writer names.
 pub(crate) unsafe fn owner<'a, T>(pointer: *const c_void, name: &str) -> Result<&'a T> {
     // SAFETY: the contract: a handle of this type, or NULL.
     given(unsafe { pointer.cast::<T>().as_ref() }, name)
 }
 
-/// Like [`owner`], for owners that one thread at a time may use.
+/// Like [`owner`], for handles that only one thread at a time may use.
 pub(crate) unsafe fn owner_mut<'a, T>(pointer: *mut c_void, name: &str) -> Result<&'a mut T> {
     // SAFETY: as above, and by the contract nothing else accesses it during the call.
     given(unsafe { pointer.cast::<T>().as_mut() }, name)
 }
 
-/// Returns the caller's bytes. NULL is valid for no bytes.
+/// Returns the caller's bytes. NULL is allowed if `size` is 0.
 pub(crate) unsafe fn bytes<'a, T>(data: *const T, size: usize) -> Result<&'a [u8]> {
     // SAFETY: the contract, passed on: `size` bytes are there, whatever their type in C.
     unsafe { array(data.cast(), size) }
@@ -157,8 +158,8 @@ impl Buffer<'_> {
     }
 }
 
-/// Returns a pointer to the bytes for the caller and sets `size`. NULL, and size 0, only for
-/// `None`: an empty slice has a pointer too.
+/// Returns a pointer to the bytes for the caller and sets `size`. NULL stands for `None`; an empty
+/// slice has a pointer and size 0.
 pub(crate) fn lend(bytes: Option<&[u8]>, size: Option<&mut MaybeUninit<usize>>) -> *const u8 {
     if let Some(size) = size {
         size.write(bytes.map_or(0, <[u8]>::len));

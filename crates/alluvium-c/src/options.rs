@@ -26,8 +26,8 @@ pub const ALLUVIUM_XID_BYTES_MAX: u64 = 255;
 pub const ALLUVIUM_NO_WAIT: i64 = -1;
 /// Value of idle_after_ms: an idle database does not clean up, and scans start no compactions.
 pub const ALLUVIUM_NO_TIDYING: i64 = -1;
-/// As value_separation_bytes: no value is stored in a separate file. As until_ms of an operation:
-/// the row does not expire.
+/// Value of value_separation_bytes: no value is stored in a separate file. Value of until_ms of an
+/// operation: the row does not expire.
 pub const ALLUVIUM_NEVER: u64 = u64::MAX;
 
 const _: () = assert!(
@@ -41,7 +41,7 @@ const _: () = assert!(
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_durability {
-    /// The database's default; as an option of the database: BUFFERED.
+    /// For a write or transaction: the database's default. For a database: BUFFERED.
     Default = 0,
     /// No log: after any failure the database is in the state of an earlier flush. For a whole
     /// database only.
@@ -116,14 +116,15 @@ pub struct alluvium_options {
     pub lock_timeout_ms: i64,
     /// Bytes of upper tables allowed for each byte of the last level, 0.02 to 1.0. 0: 0.25.
     pub upper_fraction: f64,
-    /// Size at which the active memtables are sealed; for tests. 0: derived from memory_bytes.
+    /// Total size at which the active memtables are sealed; for tests. 0: derived from
+    /// memory_bytes.
     pub memtable_bytes: u64,
     /// Size at which a last-level table is cut. 0: 32 MiB.
     pub table_bytes: u64,
     /// Maximum memory for the writes of one transaction or batch. 0: a quarter of memory_bytes.
     pub transaction_bytes: u64,
     /// Time without a commit after which the database flushes its memtables and compacts all upper
-    /// tables, or ALLUVIUM_NO_TIDYING. 0: 20 s.
+    /// tables, or ALLUVIUM_NO_TIDYING, which also turns off compactions that scans start. 0: 20 s.
     pub idle_after_ms: i64,
     /// An alluvium_durability.
     pub durability: u32,
@@ -136,10 +137,11 @@ pub struct alluvium_options {
     pub read_only: u32,
     /// Returns the time in milliseconds since 1970; for tests. It is called from any thread, and
     /// the database trusts its time at once, jumps included. It must stay valid until every handle
-    /// of the database is freed. It must neither throw nor jump out, nor call the database. NULL:
-    /// the system's clock, checked against the time since the machine's start. After a jump of the
-    /// system's clock by more than a day, reads use the last confirmed time plus the time since
-    /// then. The database stores no new time and drops no expired row until both clocks have
+    /// of the database is freed. It must not throw, longjmp or call the database.
+    ///
+    /// NULL: the system's clock, checked against the time since the machine's start. After a jump
+    /// of the system's clock by more than a day, reads use the last confirmed time plus the time
+    /// since then. The database stores no new time and drops no expired row until both clocks have
     /// advanced together for ten minutes.
     pub clock: Option<unsafe extern "C" fn(context: *mut c_void) -> u64>,
     /// Passed to clock.
@@ -157,9 +159,9 @@ pub struct alluvium_options {
     /// at the latest when the last handle and value is freed. May be NULL. Not called if there is
     /// no listener or if opening failed. It must not call the database.
     pub free_event_context: Option<unsafe extern "C" fn(context: *mut c_void)>,
-    /// Bytes of old log segments, as allocated, kept for alluvium_changes_open after recovery no
-    /// longer needs them. An open stream keeps its unread part of the log, up to memory_bytes, even
-    /// if this is 0.
+    /// Maximum disk space of log segments that recovery no longer needs and that are kept for
+    /// change streams (alluvium_changes_open). An open stream also keeps the part of the log that
+    /// it has not read, even if this is 0, but at most as many bytes as memory_bytes.
     pub change_log_bytes: u64,
     /// Maximum number of open table and value files, at least 16; others are closed and reopened
     /// for the next read. 0: half of the files that the process may open.

@@ -38,7 +38,8 @@ pub struct alluvium_verify_counts {
     /// Number of inserts of existing keys, including those that are not listed. Inserts that a
     /// compaction has already turned into puts are harmless and are not found.
     pub wrong_insert_count: u64,
-    /// Number of groups with unchecked inserts, because one of their tables is damaged.
+    /// Number of groups (key ranges of a keyspace that are compacted as a whole) whose inserts were
+    /// not checked, because one of their tables is damaged.
     pub groups_skipped: u64,
     /// Number of table files read.
     pub tables: u64,
@@ -48,11 +49,13 @@ pub struct alluvium_verify_counts {
     pub log_segments: u64,
     /// Number of records in them.
     pub log_records: u64,
-    /// Bytes of the table files and log segments read. The second pass is not counted.
+    /// Bytes of the table files and log segments read. Each file counts once, although tables are
+    /// read twice.
     pub bytes: u64,
 }
 
-/// An insert of a key that existed: after its delete the older value may come back.
+/// An insert of a key that existed, although alluvium_insert promises that it does not. When the
+/// key is deleted later, the older value may come back.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_wrong_insert {

@@ -1,20 +1,22 @@
-//! In-memory structures of Alluvium that need unsafe code or are shared with such code.
+//! In-memory structures of Alluvium that need unsafe code, and the parts that they need.
 //!
-//! - [`Memtable`]: a sorted in-memory table for one writer and any number of lock-free readers.
+//! - [`Memtable`]: a sorted in-memory table for one writer and any number of lock-free readers. A
+//!   read returns an [`Entry`]; [`Versions`] are all entries of one key, newest first.
 //! - [`filter`]: cache-line-blocked Bloom filters, for table files and for memtables.
 //! - [`pages`]: memory that returns to the operating system as soon as it is freed.
-//! - [`process`]: the identity of a process, which detects a fork.
+//! - [`process`]: an identity of the process, by which a fork is detected.
 //! - [`write_hint`]: a hint to the file system about the lifetime of a file's data.
 //!
 //! This is a separate crate so that loom and miri can run on it. The engine forbids unsafe code and
-//! builds on this. Keys are ordered by `memcmp`; hashes of keys come from the caller; nothing here
-//! reads a clock or does I/O.
+//! builds on this crate. Keys are ordered by `memcmp`; hashes of keys come from the caller; nothing
+//! here reads a clock, or reads or writes a file.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use alluvium_mem::{Memtable, MemtableOptions};
 //!
 //! let memtable = Arc::new(Memtable::new(&MemtableOptions::default()));
+//! // Key, hash of the key, no prefix, seqno, kind, value, horizon.
 //! memtable.writer().insert(b"apple", 17, None, 1, 2, b"red", 0);
 //! memtable.writer().insert(b"apple", 17, None, 2, 2, b"green", 0);
 //!

@@ -10,13 +10,14 @@ pub const USAGE: &str =
        alluvium-sim --seed SEED [--long] [--schedule K] [--keep NUMBERS] [--shrink RUNS]
        alluvium-sim --jobs J --failures FILE [--seeds N] [--from SEED] [--seconds S] [--long]
 
-Runs the plans of N seeds from SEED on (a fresh one by default), or as many as S seconds allow.
+Runs the plans of N seeds (100) from SEED on (default: random), or as many as S seconds allow.
 --long     longer plans
 --check    runs each seed twice and compares the traces
---shrink   how many smaller plans are tried after a failure (400; 0: none)
---seed     runs one seed alone and says what it does; --schedule and --keep name a part of it
---jobs     so many processes, each on a core of its own, that go on behind a failure
---failures where the commands go that repeat and shrink what has failed";
+--shrink   number of smaller plans tried after a failure (default 400; 0: none)
+--seed     runs one seed and prints its operations; --schedule picks another order of its threads,
+           and --keep runs only the parts of the plan with these numbers
+--jobs     number of processes, one per core; a failure does not stop them
+--failures file for the commands that reproduce and shrink each failure";
 
 /// Arguments of the command line.
 #[derive(Default)]
@@ -25,19 +26,21 @@ pub struct Args {
     pub from: Option<u64>,
     pub seconds: Option<u64>,
     pub seed: Option<u64>,
+    /// Number of the thread schedule of `seed`.
     pub schedule: u64,
+    /// Numbers of the parts of the plan that are kept; `None`: all.
     pub keep: Option<BTreeSet<usize>>,
     pub shrink: Option<usize>,
     pub long: bool,
     pub check: bool,
     pub jobs: Option<u64>,
     pub failures: Option<PathBuf>,
-    /// Core of this process, if it is one of a fleet.
+    /// Core of this process, if another one with `jobs` has started it.
     pub ship: Option<u64>,
 }
 
 impl Args {
-    /// Returns the first seed. A fresh one is short enough to type.
+    /// Returns the first seed. A random one has at most 32 bits, to be easy to type.
     pub fn first(&self) -> u64 {
         let fresh = || alluvium::simulation::random_u64() >> 32;
         self.from.unwrap_or_else(fresh)

@@ -1,4 +1,5 @@
-//! Simulated file system in memory. Every call is a step, may fail, and may be the last.
+//! Simulated file system in memory. Every call is a point at which the simulation may switch
+//! threads. It may fail as planned, and the machine may crash in it.
 //!
 //! After the crash every call fails: the engine of the crashed machine shuts down as on a broken
 //! disk. The files that the machine leaves are kept for the next incarnation.
@@ -154,10 +155,11 @@ impl Disk {
     ///
     /// - Any read of the store of backups. A copy is read back there, and the error names the
     ///   source file.
-    /// - Any read of a repaired database, which gets its final name at the end. For a file of one,
-    ///   any read at all: a wrong bit read from its source is found when the copy is read back.
-    /// - For a log segment, any read of the log. A segment with an unreadable header looks like a
-    ///   future one, and the segment before it as if its end were missing.
+    /// - Any read of a repaired database, which gets its final name at the end.
+    /// - If `path` is in a repaired database, any read at all: the repair may have copied the wrong
+    ///   bit from its source.
+    /// - If `path` is a log segment, any read of the log: a wrong bit in one segment may be
+    ///   reported for its neighbor.
     pub fn has_flipped_in(&self, path: &Path) -> bool {
         let state = self.state();
         let is_copy = |flipped: &Path| {
@@ -171,7 +173,8 @@ impl Disk {
         })
     }
 
-    /// Returns the files left if the machine stops now, or those left when it stopped.
+    /// Takes the files that survive: those left by the crash, or those that a crash now would
+    /// leave. Called once, at the end of an incarnation.
     pub fn leave(&self, kept: Kept) -> MemVfs {
         let mut state = self.state();
         match state.left.take() {

@@ -1,10 +1,10 @@
 //! Listener for the events of one incarnation, and the rules that they must follow.
 //!
-//! Flushes and compactions begin before they end, and no more run at once than there are threads.
-//! The begin and end events of a write delay, and those of a lack of space, alternate. A table is
-//! created once and deleted once. A failure is reported once, and only if there is a reason. No
-//! event follows the close of the database. Some listeners panic, and some call the database:
-//! neither may harm it.
+//! Flushes and compactions begin before they end, and no more compactions run at once than there
+//! are threads. The begin and end events of a write delay, and those of a lack of space, alternate.
+//! A table is created once and deleted once. A failure is reported only if the disk has failed a
+//! call, and poisoning only once. No event follows the close of the database. Some listeners panic,
+//! and some call the database: neither may harm it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ pub struct RecordingListener {
     compactions_max: usize,
     disk: Disk,
     records: Arc<Records>,
-    /// Not held over a step.
+    /// Released before a call of the database or of the simulation.
     heard: Mutex<Heard>,
 }
 
@@ -65,7 +65,7 @@ impl RecordingListener {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the listener the open database, which it may call.
+    /// Gives the listener the open database. Kept only by a listener that calls it.
     pub fn attach(&self, database: &Database) {
         if self.listening == Listening::Calls {
             self.heard().database = Some(database.clone());
@@ -78,8 +78,9 @@ impl RecordingListener {
         drop(database);
     }
 
-    /// Checks the events after the database was closed. `poisoned`: it has refused writes because
-    /// of an earlier failure.
+    /// Returns the first violation of the rules, after the database was closed. From now on every
+    /// event is a violation. `poisoned`: the database has refused writes because of an earlier
+    /// failure.
     pub fn judge(&self, poisoned: bool) -> Checked<()> {
         let mut heard = self.heard();
         heard.closed = true;

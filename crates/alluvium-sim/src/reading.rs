@@ -72,21 +72,22 @@ pub fn expected(read: &Read, id: u32, state: &State, now_ms: u64) -> Seen {
     seen
 }
 
-/// Returns whether a row may be read with this value.
+/// Returns whether a row may be read with this value; `filtered`: the compaction filter may have
+/// replaced it.
 fn shows_as(stored: &Stored, value: &[u8], filtered: bool) -> bool {
     *stored.value == *value
         || filtered && matches!(fate(&stored.value), Fate::Replaced(other) if other == value)
 }
 
-/// Returns whether a read may have this result in a state, at a time, if the filter may have
-/// processed any row of the keyspace.
+/// Returns whether a read may have this result in a state, at a time, if the compaction filter may
+/// have removed or replaced some rows of the keyspace and not others.
 pub fn admits_filtered(read: &Read, id: u32, state: &State, now_ms: u64, seen: &Seen) -> bool {
     let rows = state.range((id, Vec::new())..(id + 1, Vec::new()));
     let rows: Vec<_> = rows.filter(|(_, stored)| stored.is_there(now_ms)).collect();
     let below = |key: &[u8]| rows.partition_point(|(row, _)| row.1[..] < *key);
     let may_go = |at: usize| fate(&rows[at].1.value) == Fate::Removed;
-    // Finds the index of a row that was seen. Outer `None`: impossible, because a row passed over
-    // must be present.
+    // Finds the index of a row that was seen. Outer `None`: the result is impossible, because a row
+    // that was skipped must have been returned. Inner `None`: no row.
     let meets = |found: &Option<(Vec<u8>, Vec<u8>)>, passed: &mut dyn Iterator<Item = usize>| {
         for at in passed {
             match found {

@@ -33,14 +33,14 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Usage(message.into()))
 }
 
-/// Settings that the runner takes for every workload. A misspelled key is passed on to the
-/// workload, which rejects it.
+/// Settings that the runner itself uses, for every workload. All others go to the workload, which
+/// rejects unknown keys.
 pub const RUNNER_KEYS: &[&str] = &["cache_bytes", "rate", "arrivals", COMPACTION];
 
 /// Key of the compaction style, a setting of every engine that has several styles.
 pub const COMPACTION: &str = "compaction";
 
-/// All workloads of this version.
+/// All built-in workloads.
 pub const WORKLOADS: &[WorkloadEntry] = &[
     WorkloadEntry {
         name: "insert-benchmark",
@@ -295,8 +295,9 @@ pub fn expand(name: &str, settings: &mut Settings) -> anyhow::Result<()> {
     }
 }
 
-/// Returns the phases to which the suite's rate applies, without `#n`, in order. Also removes the
-/// rates that a custom workload gives its phases, because a search begins with a closed loop.
+/// Prepares the settings for a search of the highest rate, and returns the names of the phases that
+/// the rate applies to, in order; a repeated phase is named once. A search begins without a rate,
+/// so the rates that a custom workload gives its phases are turned off.
 ///
 /// # Errors
 /// As [`workload`].
@@ -332,7 +333,7 @@ pub fn endless(name: &str, settings: &mut Settings) -> anyhow::Result<String> {
     };
     let phase = repeated.ok_or_else(|| {
         usage(format!(
-            "{name} has no list of steps of which one could be repeated, or none that rewrites what is there, or opens its database again before each (reopen=yes)"
+            "{name} cannot be aged: it needs a list of steps, the repeated one must rewrite existing rows, and reopen=yes is not allowed"
         ))
     })?;
     if phase == "settle" {

@@ -16,11 +16,12 @@ pub struct Found {
     pub seqno: SeqNo,
     /// Kind of the entry: a [`ValueKind::Delete`] is found too.
     pub kind: ValueKind,
-    /// The value; empty for a delete.
+    /// The value as stored in the table, which for a separated value is the pointer to it; empty
+    /// for a delete.
     pub value: PinnedValue,
 }
 
-/// Access of a lookup to blocks and separated values.
+/// How a lookup gets blocks and separated values: [`Read`] waits, [`Prefetch`] does not.
 pub(crate) trait Access {
     /// Reason to end the lookup without a result.
     type Stop;
@@ -28,15 +29,16 @@ pub(crate) trait Access {
     /// Returns a block of `table`.
     fn block(table: &Table, index: usize) -> Result<HeldBlock, Self::Stop>;
 
-    /// Returns the separated value for these stored bytes of a row of `table`.
+    /// Returns the separated value that the bytes `stored` in a row of `table` point to.
     fn value(table: &Table, stored: &[u8]) -> Result<PinnedValue, Self::Stop>;
 }
 
-/// Waits for the device if a block or value is not in memory.
+/// Access that waits for the device if a block or value is not in memory.
 pub(crate) struct Read;
 
-/// Starts a device read if a block or value is not in memory, and stops, so that a lookup of
-/// several keys waits for all of them at once.
+/// Access that only starts a device read if a block is not in memory, and ends the lookup.
+/// Separated values are never cached, so their read is always started. A lookup of several keys
+/// then waits for all reads at once.
 pub(crate) struct Prefetch;
 
 /// A device read was started: see [`Prefetch`].
@@ -101,10 +103,10 @@ impl Table {
         Ok(entry.map(|entry| entry.seqno()))
     }
 
-    /// Returns the newest entry of `key` with a seqno of at most `read_point`, in place. Takes no
-    /// reference if the block is cached. No filter is probed.
+    /// Returns the newest entry of `key` with a seqno of at most `read_point`, in its block. Does
+    /// not touch the reference count of a cached block. No filter is probed.
     ///
-    /// Errors: as the access to the blocks.
+    /// Errors: those of [`Access::block`].
     pub(crate) fn find<A: Access>(
         &self,
         key: &[u8],

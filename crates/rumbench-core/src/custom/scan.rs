@@ -1,4 +1,7 @@
 //! Check of a scan: its rows are in order, have their own values, and are complete.
+//!
+//! The caller restarts the check before each scan, passes each row to [`Walk::step`] and counts it
+//! in `seen`. It stops at the first error, which is in `bad`.
 
 use super::checks::{Shared, wrong};
 use super::definition::KeyOrder;
@@ -7,13 +10,14 @@ use crate::error::{EngineError, Result};
 use crate::tables::schema::COLUMNS_MAX;
 use crate::tables::{Path, TableId, Value};
 
-/// Number of rows after the last row of a short scan that are checked for omissions.
-const LOOKED_BEHIND: u64 = 1000;
+/// Number of rows that are checked for omissions after the last row of a scan that ended before its
+/// limit.
+const CHECKED_AFTER_END: u64 = 1000;
 
 /// State of a scan in progress.
 pub(super) struct Walk {
     from: Value<'static>,
-    /// Rows so far.
+    /// Rows so far, counted by the caller.
     pub(super) seen: usize,
     /// Visited rows in key order.
     visited: Vec<u64>,
@@ -44,7 +48,7 @@ impl Walk {
     }
 
     /// Checks one row or entry: it follows the previous one, and each of its values was written for
-    /// its row.
+    /// its row. Sets `bad` otherwise.
     pub(super) fn step(&mut self, shared: &Shared, table: usize, path: Path, values: &[Value<'_>]) {
         let of = shared.schema.table(TableId(table));
         let (key, order) = match path {
@@ -52,7 +56,7 @@ impl Walk {
             Path::Index(_) => (values.last(), order_of(values)),
         };
         let (this, last) = (&order.0[..order.1], &self.last.0[..self.last.1]);
-        // The scan may return the start itself, which is only a prefix of an index entry.
+        // The first key may equal the start, which for an index is only a prefix of the key.
         let in_order = if self.seen == 0 {
             this >= last
         } else {
@@ -100,7 +104,7 @@ impl Walk {
         }
         let end = match (self.seen < limit, self.last_row) {
             (false, Some(last)) => last,
-            (_, last) => last.map_or(first, |last| last + 1) + LOOKED_BEHIND,
+            (_, last) => last.map_or(first, |last| last + 1) + CHECKED_AFTER_END,
         };
         let population = &shared.populations[table];
         let mut visited = self.visited.iter().peekable();

@@ -1,9 +1,9 @@
-//! Reads of a SQL server. It returns one column or a sum where other engines return rows for the
-//! client to add up.
+//! Reads of engines with SQL, and the check of their answers. Here the server computes the column,
+//! count or sum that the client computes from whole rows for other engines.
 //!
-//! The checks are weaker than for whole rows. A c must have been written for its id, or for an id
-//! of its range. Of sorted values only the first is searched, and all must be in order. A sum is
-//! only checked against bounds.
+//! The checks are weaker than for whole rows. A value of column `c` must have been written for its
+//! id, or for an id of the range. Sorted values must be in order, and only the first of them is
+//! looked up. A sum is only checked against bounds.
 
 use super::columns::{C, K};
 use super::events::{Statement, What};
@@ -13,8 +13,9 @@ use super::state::{Shared, wrong};
 use crate::error::Result;
 use crate::tables::{Fold, TableId, TableQueries, Value};
 
-/// Performs one reading statement, in a transaction or alone, and returns the number of values or
-/// rows. `judges`: answers are checked.
+/// Performs one read statement, in a transaction or alone, and returns the number of values or
+/// rows. `judges`: the answer is checked. `numbers`: the id, or the first id and the one after the
+/// last.
 pub(super) fn perform(
     shared: &Shared,
     queries: &mut dyn TableQueries,
@@ -58,7 +59,7 @@ fn point(
     }
 }
 
-/// Summary of the values of a range.
+/// Running check of the values of a range.
 struct Answer {
     values: u64,
     /// Last number received.
@@ -114,7 +115,7 @@ fn range(
 }
 
 impl Answer {
-    /// Takes the next value; returns true if it can be right.
+    /// Takes the next value; returns true if it is plausible.
     fn take(
         &mut self,
         shared: &Shared,

@@ -1,4 +1,5 @@
-//! Maps of a table, and the entries that its rows have in them.
+//! Maps of a table in an ordered key-value store, and the encoded entries of its rows: one in the
+//! map of rows, and one in the map of each index.
 
 use super::encoding::{append_key, append_row};
 use super::rows::{RowBatch, Value};
@@ -16,10 +17,10 @@ pub(super) fn index_map(schema: &TableSchema, table: TableId, index: usize) -> M
     MapId(schema.first_map(table) + 1 + index)
 }
 
-/// Lower bound of all keys.
+/// Lower bound of all keys: an encoded key begins with a larger byte.
 pub(super) const LOWEST: &[u8] = &[0];
 
-/// Keys and values of one commit, concatenated.
+/// Buffer of the encoded entries that one commit writes or deletes.
 #[derive(Default)]
 pub(super) struct Entries {
     bytes: Vec<u8>,
@@ -76,7 +77,8 @@ impl Entries {
         })
     }
 
-    /// Replaces the entries with those of new rows: the rows, then the entries of each index.
+    /// Replaces the entries with those of new rows: first those of the rows, then those of each of
+    /// the `built` indexes, the ones that exist.
     pub(super) fn fill_rows(
         &mut self,
         (schema, table): (&TableSchema, TableId),
@@ -102,7 +104,8 @@ impl Entries {
         Ok(())
     }
 
-    /// Appends the key of a row that was read, and the keys of its index entries.
+    /// Appends the key of an existing row and the keys of its entries in the `built` indexes, so
+    /// that the caller can delete them.
     pub(super) fn push_keys_of(
         &mut self,
         (schema, table): (&TableSchema, TableId),

@@ -38,10 +38,10 @@ pub use maps::{Plain, Transactional};
 use options::Tuning;
 use transaction::CallOptions;
 
-/// RocksDB as an engine, in one of its forms.
+/// RocksDB as an engine: `D` is [`Plain`] or, for workloads with transactions, [`Transactional`].
 pub type RocksDb<D> = Embedded<RocksMaps<D>>;
 
-/// Entry of this engine in the registry, which lists its variants.
+/// Entry of RocksDB in the registry: opens the form of the database that the schema needs.
 pub(crate) const ADAPTER: Adapter = Adapter {
     check: RocksMaps::<Plain>::check,
     open: |config| {

@@ -67,7 +67,8 @@ pub struct PrintArgs {
     /// Print all tables of each point or step of a sweep, not only the tables over all of them
     #[arg(long)]
     pub all_tables: bool,
-    /// Terabytes that may be written to the device, for its lifetime in years [default: 600]
+    /// Terabytes that the device is rated for, from which the report computes its lifetime in years
+    /// [default: 600]
     #[arg(long, value_name = "TB", value_parser = endurance)]
     pub endurance: Option<f64>,
 }
@@ -108,7 +109,7 @@ impl PrintArgs {
     /// Prints a result on stdout.
     ///
     /// # Errors
-    /// A usage error if the base engine took no part.
+    /// A usage error if the base engine is not in the result.
     pub fn print(&self, result: &SuiteResult) -> Result<()> {
         if let Some(base) = &self.base {
             check_base(
@@ -162,8 +163,8 @@ pub struct RunArgs {
     /// Setting of the workload or of one engine
     #[arg(long = "set", value_name = "[ENGINE.]KEY=VALUE")]
     sets: Vec<String>,
-    /// Run everything at several values of one setting (KEY=A..B, A..B+S and A..B*F are ranges), or
-    /// with turnover=M age each database in equal steps until M times its size was written
+    /// Run everything at several values of one setting (KEY=A..B, A..B+S and A..B*F are ranges).
+    /// With turnover=M, age each database in equal steps until M times its size was written
     #[arg(long, value_name = "[ENGINE.]KEY=V1,V2,...")]
     sweep: Option<String>,
     /// Repetitions, interleaved among the engines
@@ -172,7 +173,7 @@ pub struct RunArgs {
     /// Seed of the first repetition
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Meaning of an acknowledged commit
+    /// Failures that an acknowledged commit survives
     #[arg(long, value_enum, default_value = "buffered")]
     durability: DurabilityArg,
     /// Limit the memory of a whole trial, page cache included, with a control group of the kernel
@@ -188,8 +189,8 @@ pub struct RunArgs {
     /// limits
     #[arg(long, value_name = "PHASE", requires = "storage")]
     storage_from: Option<String>,
-    /// Another build of rumbench that runs the trials with --engine ENGINE@NAME, or without a NAME
-    /// all others
+    /// Run the trials of --engine ENGINE@NAME with another build of rumbench; without NAME, all
+    /// trials of engines without @NAME
     #[arg(long = "host", value_name = "[NAME=]BINARY")]
     hosts: Vec<String>,
     /// Sample the functions that use CPU time, with a flame graph for each phase in DIR/profile,
@@ -225,7 +226,7 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
     run_suite(&suite(arguments)?, &arguments.print)
 }
 
-/// Builds the suite from the flags and checks everything that can be checked before a trial runs.
+/// Builds the suite from the flags and checks it, see [`check`].
 ///
 /// # Errors
 /// Usage errors.
@@ -279,7 +280,8 @@ pub fn suite(arguments: &RunArgs) -> Result<Suite> {
     Ok(suite)
 }
 
-/// Checks everything that can be checked before a trial runs; queries the other builds.
+/// Checks a suite before its first trial: the other builds, the base, placement, servers and
+/// memory. The settings of the workload are checked by [`check_settings`].
 ///
 /// # Errors
 /// Usage errors.
@@ -372,7 +374,7 @@ pub fn run_suite(suite: &Suite, print: &PrintArgs) -> Result<Exit> {
 /// Stores and prints a result, and writes its page. Shared with `resume`.
 ///
 /// # Errors
-/// A usage error if the base engine took no part.
+/// A usage error if the base engine is not in the result.
 pub fn conclude(
     suite: &Suite,
     result: &SuiteResult,

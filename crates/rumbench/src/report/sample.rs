@@ -398,7 +398,7 @@ pub fn clients() -> SuiteResult {
     suite
 }
 
-/// Returns the search of [`rate_search`].
+/// Returns the search parameters that [`rate_search`] uses.
 pub fn search() -> Search {
     Search {
         conditions: vec![Condition::parse("p99=5ms").expect("a condition")],
@@ -409,7 +409,8 @@ pub fn search() -> Search {
     }
 }
 
-/// Returns a search for the highest rate of two engines with the response times of a queue.
+/// Returns the result of a `find-rate` run on two engines whose response times grow with the load
+/// as in a queue.
 pub fn rate_search() -> SuiteResult {
     let mut suite = suite();
     suite.command =
@@ -443,7 +444,8 @@ pub fn rate_search() -> SuiteResult {
     suite
 }
 
-/// Returns an aging database of 1 GiB with three steps, each slower than the one before.
+/// Returns the result of a turnover sweep: three steps age a database of 1 GiB, each slower than
+/// the one before.
 pub fn aging() -> SuiteResult {
     let mut suite = suite();
     suite.command += " --sweep turnover=1.25";
