@@ -54,8 +54,8 @@
 // Value of idle_after_ms: an idle database does not clean up, and scans start no compactions.
 #define ALLUVIUM_NO_TIDYING -1
 
-// As value_separation_bytes: no value is stored in a separate file. As until_ms of an operation:
-// the row does not expire.
+// Value of value_separation_bytes: no value is stored in a separate file. Value of until_ms of an
+// operation: the row does not expire.
 #define ALLUVIUM_NEVER UINT64_MAX
 
 // Number of items of a histogram: one for each number of bits, 0 to 64.
@@ -167,7 +167,7 @@ typedef uint32_t alluvium_change_kind;
 
 // Durability of an acknowledged commit.
 typedef enum alluvium_durability {
-  // The database's default; as an option of the database: BUFFERED.
+  // For a write or transaction: the database's default. For a database: BUFFERED.
   ALLUVIUM_DURABILITY_DEFAULT = 0,
   // No log: after any failure the database is in the state of an earlier flush. For a whole
   // database only.
@@ -434,14 +434,15 @@ typedef struct alluvium_options {
   int64_t lock_timeout_ms;
   // Bytes of upper tables allowed for each byte of the last level, 0.02 to 1.0. 0: 0.25.
   double upper_fraction;
-  // Size at which the active memtables are sealed; for tests. 0: derived from memory_bytes.
+  // Total size at which the active memtables are sealed; for tests. 0: derived from
+  // memory_bytes.
   uint64_t memtable_bytes;
   // Size at which a last-level table is cut. 0: 32 MiB.
   uint64_t table_bytes;
   // Maximum memory for the writes of one transaction or batch. 0: a quarter of memory_bytes.
   uint64_t transaction_bytes;
   // Time without a commit after which the database flushes its memtables and compacts all upper
-  // tables, or ALLUVIUM_NO_TIDYING. 0: 20 s.
+  // tables, or ALLUVIUM_NO_TIDYING, which also turns off compactions that scans start. 0: 20 s.
   int64_t idle_after_ms;
   // An alluvium_durability.
   uint32_t durability;
@@ -454,10 +455,11 @@ typedef struct alluvium_options {
   uint32_t read_only;
   // Returns the time in milliseconds since 1970; for tests. It is called from any thread, and
   // the database trusts its time at once, jumps included. It must stay valid until every handle
-  // of the database is freed. It must neither throw nor jump out, nor call the database. NULL:
-  // the system's clock, checked against the time since the machine's start. After a jump of the
-  // system's clock by more than a day, reads use the last confirmed time plus the time since
-  // then. The database stores no new time and drops no expired row until both clocks have
+  // of the database is freed. It must not throw, longjmp or call the database.
+  //
+  // NULL: the system's clock, checked against the time since the machine's start. After a jump
+  // of the system's clock by more than a day, reads use the last confirmed time plus the time
+  // since then. The database stores no new time and drops no expired row until both clocks have
   // advanced together for ten minutes.
   uint64_t (*clock)(void *context);
   // Passed to clock.
@@ -474,9 +476,9 @@ typedef struct alluvium_options {
   // at the latest when the last handle and value is freed. May be NULL. Not called if there is
   // no listener or if opening failed. It must not call the database.
   void (*free_event_context)(void *context);
-  // Bytes of old log segments, as allocated, kept for alluvium_changes_open after recovery no
-  // longer needs them. An open stream keeps its unread part of the log, up to memory_bytes, even
-  // if this is 0.
+  // Maximum disk space of log segments that recovery no longer needs and that are kept for
+  // change streams (alluvium_changes_open). An open stream also keeps the part of the log that
+  // it has not read, even if this is 0, but at most as many bytes as memory_bytes.
   uint64_t change_log_bytes;
   // Maximum number of open table and value files, at least 16; others are closed and reopened
   // for the next read. 0: half of the files that the process may open.
@@ -940,7 +942,8 @@ typedef struct alluvium_verify_counts {
   // Number of inserts of existing keys, including those that are not listed. Inserts that a
   // compaction has already turned into puts are harmless and are not found.
   uint64_t wrong_insert_count;
-  // Number of groups with unchecked inserts, because one of their tables is damaged.
+  // Number of groups (key ranges of a keyspace that are compacted as a whole) whose inserts were
+  // not checked, because one of their tables is damaged.
   uint64_t groups_skipped;
   // Number of table files read.
   uint64_t tables;
@@ -950,11 +953,13 @@ typedef struct alluvium_verify_counts {
   uint64_t log_segments;
   // Number of records in them.
   uint64_t log_records;
-  // Bytes of the table files and log segments read. The second pass is not counted.
+  // Bytes of the table files and log segments read. Each file counts once, although tables are
+  // read twice.
   uint64_t bytes;
 } alluvium_verify_counts;
 
-// An insert of a key that existed: after its delete the older value may come back.
+// An insert of a key that existed, although alluvium_insert promises that it does not. When the
+// key is deleted later, the older value may come back.
 typedef struct alluvium_wrong_insert {
   // sizeof(alluvium_wrong_insert), set by the caller.
   size_t struct_size;
