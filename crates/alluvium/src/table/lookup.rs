@@ -21,7 +21,8 @@ pub struct Found {
     pub value: PinnedValue,
 }
 
-/// How a lookup gets blocks and separated values: [`Read`] waits, [`Prefetch`] does not.
+/// Access of a lookup to blocks and separated values: [`Read`] waits for the device, [`Prefetch`]
+/// does not.
 pub(crate) trait Access {
     /// Reason to end the lookup without a result.
     type Stop;
