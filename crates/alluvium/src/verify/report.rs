@@ -6,7 +6,7 @@ use crate::error::Error;
 /// Maximum number of items kept in each list of a report; all are counted.
 const REPORTED_MAX: usize = 1000;
 
-/// Result of [`Database::verify`].
+/// Result of [`crate::Database::verify`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
