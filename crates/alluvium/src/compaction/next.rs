@@ -57,7 +57,7 @@ pub(super) enum Next {
     MakeRoom(EarlyFlush),
     /// Sleeps until an event, or at most this long.
     Sleep(Option<Duration>),
-    /// Goes on with [`quiet`].
+    /// No work is due: [`quiet`] decides.
     Quiet,
 }
 
@@ -108,8 +108,7 @@ fn flush_for_room(seen: &Seen) -> EarlyFlush {
 /// and as much again to be left over. Such a compaction is not worth a refused commit.
 fn has_room(seen: &Seen, group: usize) -> bool {
     let group = &seen.groups[group];
-    let upper: u64 = group.upper.iter().map(|upper| upper.bytes).sum();
-    seen.free_bytes >= 2 * (upper + group.last_bytes)
+    seen.free_bytes >= 2 * (group.upper_bytes() + group.last_bytes)
 }
 
 /// State of a database without due work.

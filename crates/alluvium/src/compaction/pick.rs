@@ -76,7 +76,8 @@ impl GroupSize {
         self.needless_seeks as f64 / price as f64
     }
 
-    fn upper_bytes(&self) -> u64 {
+    /// Returns the size of its upper tables, in bytes.
+    pub fn upper_bytes(&self) -> u64 {
         self.upper.iter().map(|u| u.bytes).sum()
     }
 

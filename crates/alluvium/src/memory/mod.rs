@@ -130,9 +130,10 @@ impl MemoryBudget {
         }
     }
 
-    /// Does the same as [`MemoryBudget::add`] for foreground threads: evicts only if background
-    /// trimming has fallen far behind. Then it evicts twice as many bytes as are added, to catch
-    /// up: one or two hundred blocks for a chunk of a memtable.
+    /// Does the same as [`MemoryBudget::add`] for foreground threads: evicts only if the cache
+    /// exceeds its limit by more than a 64th of the total, because background threads trim too
+    /// slowly. Then it evicts twice as many bytes as are added, to catch up: one or two hundred
+    /// blocks for a chunk of a memtable.
     pub fn add_and_help(&self, what: Use, bytes: usize) {
         self.add(what, bytes);
         let late = self.total.load(Ordering::Relaxed) / OVERDUE;

@@ -20,7 +20,7 @@ use crate::text::Coding;
 pub struct TableArgs {
     /// The table's file, or the database's directory
     path: PathBuf,
-    /// The number or name of a table; needed behind a directory
+    /// The number or name of a table; required after a directory
     table: Option<String>,
 }
 
