@@ -64,7 +64,13 @@ const ENGINE: &[&[&str]] = &[
         "compaction::retire",
     ],
     &["metrics"],
-    &["keyspace::memtable", "keyspace::tree"],
+    &[
+        "keyspace::memtable",
+        "keyspace::memtable_maker",
+        "keyspace::published",
+        "keyspace::state",
+        "keyspace::tree",
+    ],
     &["iter", "txn::read_set"],
     // Parts of an open database that no pipeline is part of.
     &[

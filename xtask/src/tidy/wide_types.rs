@@ -25,16 +25,6 @@ const ALLOWED: &[Allowed] = &[
         "settings of a user, plain data",
     ),
     (
-        "crates/alluvium/src/keyspace/tree.rs",
-        "Tree",
-        "to be split",
-    ),
-    (
-        "crates/alluvium/src/table/reader.rs",
-        "Table",
-        "to be split",
-    ),
-    (
         "crates/alluvium/src/version/edit.rs",
         "VersionEdit",
         "record of the manifest, plain data",

@@ -22,7 +22,7 @@ use crate::db::ballast::Taker;
 use crate::db::options::Durability;
 use crate::error::{Error, Result};
 use crate::keyspace::memtable::TreeMemtable;
-use crate::keyspace::tree::{Tree, prefix_hash};
+use crate::keyspace::tree::Tree;
 use crate::wal::{RecordKind, SegmentPlan, WalPosition, WalSync, WalWriter};
 
 /// Commit pipeline state, guarded by the log's mutex: see the module.
@@ -376,7 +376,7 @@ impl Log {
                     ranges.push((op.key, op.value));
                 } else {
                     let hash = checksum::key_hash(op.key);
-                    let prefix = prefix_hash(&active.rows, op.key);
+                    let prefix = active.prefix_hash(op.key);
                     let kind = covering(active, op.kind, op.key, hash);
                     writer.insert(
                         op.key,

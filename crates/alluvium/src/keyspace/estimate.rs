@@ -5,7 +5,7 @@ use crate::base::{SeqNo, ValueKind};
 use crate::error::Result;
 use crate::keyspace::Keyspace;
 use crate::keyspace::memtable::TreeMemtable;
-use crate::keyspace::tree::TreeState;
+use crate::keyspace::state::TreeState;
 use crate::table::fraction_between;
 
 /// Result of [`Keyspace::estimate_range`].

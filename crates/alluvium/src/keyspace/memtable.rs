@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use alluvium_mem::{Entry, Memtable, MemtableOptions};
 use arc_swap::ArcSwapOption;
 
-use crate::base::SeqNo;
+use crate::base::{SeqNo, checksum};
 use crate::memory::{MemoryBudget, Use};
 use crate::range_deletes::{KeyRange, RangeHistory};
 
@@ -63,6 +63,13 @@ impl TreeMemtable {
     pub fn get(&self, key: &[u8], hash: u64, read_point: SeqNo) -> Option<Entry<'_>> {
         let may_contain = self.rows.may_contain(hash);
         may_contain.then(|| self.rows.get(key, read_point))?
+    }
+
+    /// Returns the hash of the part of `key` that the prefix filter covers: short keys are hashed
+    /// whole. `None` without a prefix filter.
+    pub fn prefix_hash(&self, key: &[u8]) -> Option<u64> {
+        let bytes = self.rows.prefix_bytes()?;
+        Some(checksum::key_hash(&key[..bytes.min(key.len())]))
     }
 
     /// Returns the newest range delete over `key` that a reader at `read_point` sees; 0 if there is

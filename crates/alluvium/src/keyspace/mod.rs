@@ -5,16 +5,19 @@ pub(crate) mod estimate;
 pub(crate) mod expiry;
 mod found;
 pub(crate) mod memtable;
+mod memtable_maker;
 pub(crate) mod options;
+mod published;
 pub(crate) mod resting;
+pub(crate) mod state;
 pub(crate) mod tree;
 
 pub use estimate::RangeEstimate;
 pub use expiry::Expiry;
 pub(crate) use found::FoundIn;
 pub use options::{Compression, KeyspaceOptions};
+use state::TreeState;
 pub(crate) use tree::Tree;
-use tree::TreeState;
 
 use std::borrow::Cow;
 use std::sync::Arc;

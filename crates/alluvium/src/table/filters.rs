@@ -118,6 +118,42 @@ fn definition(rule: u8, prefix_bytes: u32, bits: u32) -> Vec<u8> {
     raw
 }
 
+/// Filters of an open table.
+pub(super) struct Filters {
+    /// Over whole keys; `None` if the table has no such filter.
+    pub whole: Option<TableFilter>,
+    /// Over key prefixes; `None` if the table has no such filter.
+    pub prefix: Option<TableFilter>,
+}
+
+impl Filters {
+    /// Returns true if the table may contain a key with this hash.
+    pub(super) fn may_contain_key(&self, hash: u64) -> bool {
+        let filter = self.whole.as_ref();
+        filter.is_none_or(|filter| filter.may_contain_key(hash))
+    }
+
+    /// Returns true if the table may contain a key with the prefix of this length and hash.
+    pub(super) fn may_contain_prefix(&self, bytes: usize, hash: u64) -> bool {
+        let filter = self.prefix.as_ref();
+        filter.is_none_or(|filter| filter.may_contain_prefix(bytes, hash))
+    }
+
+    /// Returns true if both filters pass `key`, as they must for every key of the table.
+    pub(super) fn admit(&self, key: &[u8]) -> bool {
+        self.all().all(|filter| filter.admits(key))
+    }
+
+    /// Returns the memory of both filters in bytes.
+    pub(super) fn resident_bytes(&self) -> usize {
+        self.all().map(TableFilter::resident_bytes).sum()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &TableFilter> {
+        self.whole.iter().chain(&self.prefix)
+    }
+}
+
 /// Filter in memory, with its definition.
 pub(super) struct TableFilter {
     /// `None` if hash, seed or rule are unknown to this version: such a filter returns "maybe" for
@@ -157,17 +193,14 @@ impl TableFilter {
         Ok(TableFilter { rule, filter })
     }
 
-    /// Returns true if the table may contain a key with this hash.
-    pub(super) fn may_contain_key(&self, hash: u64) -> bool {
+    fn may_contain_key(&self, hash: u64) -> bool {
         self.rule != Some(Rule::WholeKeys) || self.filter.may_contain_hash(hash)
     }
 
-    /// Returns true if the table may contain a key with the prefix of this length and hash.
-    pub(super) fn may_contain_prefix(&self, bytes: usize, hash: u64) -> bool {
+    fn may_contain_prefix(&self, bytes: usize, hash: u64) -> bool {
         self.rule != Some(Rule::Prefix(bytes)) || self.filter.may_contain_hash(hash)
     }
 
-    /// Returns true if the filter passes `key`, as it must for every key of the table.
     pub(super) fn admits(&self, key: &[u8]) -> bool {
         match self.rule {
             None => true,
@@ -179,7 +212,6 @@ impl TableFilter {
         }
     }
 
-    /// Returns the memory of the filter in bytes.
     pub(super) fn resident_bytes(&self) -> usize {
         self.filter.memory_bytes()
     }

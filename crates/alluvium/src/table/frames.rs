@@ -40,6 +40,11 @@ impl Frames {
         })
     }
 
+    /// Returns the cache that the frames belong to.
+    pub(super) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
     /// Returns the block if it is cached. The guard must not outlive the call that took it: it
     /// occupies one of the few debt slots of the thread.
     pub(super) fn load(&self, block: usize) -> SwapGuard<Option<Arc<DecodedBlock>>> {

@@ -10,7 +10,7 @@ use crate::table::builder::TableSummary;
 use crate::table::codec::Scratch;
 use crate::table::cursor::TableCursor;
 use crate::table::fences::Fences;
-use crate::table::filters::TableFilter;
+use crate::table::filters::{Filters, TableFilter};
 use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
 use crate::table::frames::{Frames, keep_spare, take_spare};
 use crate::table::held_block::HeldBlock;
@@ -36,16 +36,14 @@ pub struct Table {
     footer: Footer,
     pub(super) properties: Properties,
     pub(super) fences: Fences,
-    pub(super) whole_filter: Option<TableFilter>,
-    pub(super) prefix_filter: Option<TableFilter>,
+    pub(super) filters: Filters,
     pub(super) ranges: Option<Arc<RangeDeletes>>,
     values: ValueFiles,
     frames: Arc<Frames>,
     /// See [`Table::raise_seqnos`]. Relaxed: set before the table is published, and publication
     /// orders it.
     seqno_floor: AtomicU64,
-    /// Cache of the blocks. `charged_bytes` are charged to its budget for the resident parts.
-    cache: Arc<Cache>,
+    /// Bytes charged to the memory budget for the resident parts.
     charged_bytes: usize,
 }
 
@@ -85,8 +83,10 @@ impl Table {
             0 => Ok(None),
             _ => read_section(&*file, footer.uid, handle, TableFilter::decode).map(Some),
         };
-        let whole_filter = filter(footer.whole_filter)?;
-        let prefix_filter = filter(footer.prefix_filter)?;
+        let filters = Filters {
+            whole: filter(footer.whole_filter)?,
+            prefix: filter(footer.prefix_filter)?,
+        };
         let fences = read_section(&*file, footer.uid, footer.fences, |section| {
             expect_layout(section, Layout::Fences)?;
             Fences::decode(section, footer.file_bytes)
@@ -95,18 +95,7 @@ impl Table {
             expect_layout(section, Layout::Properties)?;
             Properties::decode(section.raw)
         })?;
-        let ranges = match footer.range_deletes.length {
-            0 => None,
-            _ => Some(read_section(
-                &*file,
-                footer.uid,
-                footer.range_deletes,
-                |section| {
-                    expect_layout(section, Layout::RangeDeletes)?;
-                    ranges::decode(section.raw)
-                },
-            )?),
-        };
+        let ranges = read_ranges(&*file, &footer)?;
         if footer.points == properties.values.is_empty() {
             let found = format!("{} value files", properties.values.len());
             let malformed = Malformed::new("feature bits", footer.points, found);
@@ -123,38 +112,35 @@ impl Table {
             return Err(malformed.at(file.path(), footer.fences.offset));
         }
         file.expect_random_reads();
-        let frames = Frames::new(Arc::clone(&cache), fences.len());
+        let frames = Frames::new(cache, fences.len());
         let mut table = Table {
             file: OwnedFile::new(file),
             id,
             footer,
             properties,
             fences,
-            whole_filter,
-            prefix_filter,
+            filters,
             ranges: ranges.map(Arc::new),
             values,
             frames,
             seqno_floor: AtomicU64::new(0),
-            cache,
             charged_bytes: 0,
         };
         table.charged_bytes = table.resident_bytes();
-        table.cache.budget().add(Use::Tables, table.charged_bytes);
+        let budget = table.frames.cache().budget();
+        budget.add(Use::Tables, table.charged_bytes);
         Ok(Arc::new(table))
     }
 
     /// Returns true if the table may contain a key with this hash, or has no whole-key filter.
     pub fn may_contain(&self, key_hash: u64) -> bool {
-        let filter = self.whole_filter.as_ref();
-        filter.is_none_or(|filter| filter.may_contain_key(key_hash))
+        self.filters.may_contain_key(key_hash)
     }
 
     /// Returns true if the table may contain a key with this prefix, or has no filter over prefixes
     /// of exactly `prefix_bytes` bytes. `prefix_hash` is the `key_hash` of the prefix.
     pub fn may_contain_prefix(&self, prefix_bytes: usize, prefix_hash: u64) -> bool {
-        let filter = self.prefix_filter.as_ref();
-        filter.is_none_or(|filter| filter.may_contain_prefix(prefix_bytes, prefix_hash))
+        self.filters.may_contain_prefix(prefix_bytes, prefix_hash)
     }
 
     /// Returns the seqno of the newest range delete over `key` that is visible at `read_point`; 0
@@ -289,14 +275,14 @@ impl Table {
     /// Returns the memory in bytes of fences, filters, range deletes, cache slots and table state,
     /// held as long as the table is open.
     pub fn resident_bytes(&self) -> usize {
-        let filters = [&self.whole_filter, &self.prefix_filter];
-        let filters = filters.into_iter().flatten().map(|f| f.resident_bytes());
-        let parts = self.fences.resident_bytes() + self.frames.resident_bytes();
+        let parts = self.fences.resident_bytes()
+            + self.filters.resident_bytes()
+            + self.frames.resident_bytes();
         // The first and last key are in memory three times: in the properties, in the manifest's
         // record, and in that record's copy.
         let keys = 3 * (self.properties.first_key.len() + self.properties.last_key.len());
         let ranges = self.ranges.as_ref().map_or(0, |r| r.memory_bytes());
-        TABLE_OVERHEAD_BYTES + parts + keys + ranges + filters.sum::<usize>()
+        TABLE_OVERHEAD_BYTES + parts + keys + ranges
     }
 
     /// Marks the table obsolete, because no version names it any more: `leave` gets the file when
@@ -374,10 +360,21 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        self.cache
-            .budget()
-            .subtract(Use::Tables, self.charged_bytes);
+        let budget = self.frames.cache().budget();
+        budget.subtract(Use::Tables, self.charged_bytes);
     }
+}
+
+fn read_ranges(file: &dyn VfsFile, footer: &Footer) -> Result<Option<RangeDeletes>> {
+    let handle = footer.range_deletes;
+    if handle.length == 0 {
+        return Ok(None);
+    }
+    let decode = |section: &Section<'_>| {
+        expect_layout(section, Layout::RangeDeletes)?;
+        ranges::decode(section.raw)
+    };
+    read_section(file, footer.uid, handle, decode).map(Some)
 }
 
 /// Reads the section at `handle`, checks it and decodes it.

@@ -86,11 +86,9 @@ impl Table {
         if block > index || !spans {
             return Err(Malformed::new("block by the fences", index, block));
         }
-        for filter in [&self.whole_filter, &self.prefix_filter] {
-            if filter.as_ref().is_some_and(|filter| !filter.admits(key)) {
-                let found = key.escape_ascii();
-                return Err(Malformed::new("filter", "to admit every key", found));
-            }
+        if !self.filters.admit(key) {
+            let found = key.escape_ascii();
+            return Err(Malformed::new("filter", "to admit every key", found));
         }
         Ok(())
     }

@@ -22,7 +22,8 @@ use crate::base::{SeqNo, TableId, ValueKind};
 use crate::compaction::merge::{Stream, next_key};
 use crate::db::shared::Shared;
 use crate::error::Result;
-use crate::keyspace::tree::{Tree, TreeState};
+use crate::keyspace::state::TreeState;
+use crate::keyspace::tree::Tree;
 
 /// Number of versions checked between two calls of `pause`.
 const PAUSE_EVERY: u64 = 4096;
