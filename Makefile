@@ -16,11 +16,12 @@ bench: ## build the laboratory and run its quick comparison of embedded engines 
 test: ## run all checks of continuous integration
 	ALLUVIUM_CACHE='$(CACHE)' CARGO_TARGET_DIR='$(CACHE)/target' bash .ci/steps.sh
 
-soak: ## test every crash point, failing call, flipped bit, and random input; with figures (1 hour)
+soak: ## test every crash point, failing call, flipped bit, random input, many kills; with figures (1 hour)
 	CARGO_PROFILE_DEV_OPT_LEVEL=2 ALLUVIUM_ONE_IN=1 CARGO_TARGET_DIR='$(CACHE)/soak' \
 	  cargo test --locked -p alluvium --test it -- reliability:: --nocapture --test-threads=1
 	CARGO_PROFILE_DEV_OPT_LEVEL=2 ALLUVIUM_FUZZ_SECONDS=60 CARGO_TARGET_DIR='$(CACHE)/soak' \
 	  cargo test --locked -p alluvium --lib --test it -- fuzz_ --nocapture
+	ALLUVIUM_CACHE='$(CACHE)' CARGO_TARGET_DIR='$(CACHE)/target' ALLUVIUM_KILLS=25 bash .ci/steps.sh system build kill
 
 miri: ## run the tests of the unsafe code under miri (needs the nightly toolchain)
 	@cargo +nightly miri --version >/dev/null 2>&1 || { \

@@ -1,33 +1,41 @@
 #!/usr/bin/env bash
-# Steps of `make test`, in order of cost, so that the cheap ones fail first.
+# Steps of `make test`.
 #
 #   .ci/steps.sh              all steps
-#   .ci/steps.sh fmt clippy   only these steps
+#   .ci/steps.sh fmt clippy   only these steps, one after the other
 #
-# Each step prints its name and its duration. The first failing step is named and ends the run. No
-# step is skipped: if a tool is missing, the step installs it, or fails and names it.
+# Cheap checks and builds come first. The other steps only run programs, and most of them wait more
+# than they compute, so they run side by side in lanes: their output appears when they end. A failing
+# step is named and ends the run. No step is skipped: if a tool is missing, the step installs it, or
+# fails and names it.
 #
 # All cargo commands share one target directory outside the checkout, so a fresh clone reuses the
-# results of earlier runs on the same machine. The same cache holds RocksDB's library: see
-# `cargo xtask rocksdb`.
+# results of earlier runs on the same machine. The same cache holds the libraries of RocksDB and
+# WiredTiger: see `cargo xtask rocksdb`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all_steps=(system fmt tidy formats header clippy test sim docs licenses fuzz browser lab-smoke kill more-engines servers)
+first_steps=(system fmt tidy formats header licenses libraries clippy docs build)
+# Steps of one lane run one after the other. `servers` looks for processes that `laboratory` left.
+lanes=('laboratory servers' 'test sim' 'smoke kill browser')
 cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 
-# On-disk engines of a default build of the laboratory.
-durable_engines=(alluvium fjall lmdb sqlite)
-# Features of the embedded engines that a default build lacks.
-more_engines=(leveldb redb rocksdb wiredtiger)
+# All on-disk engines that a build can embed. WiredTiger is apart: it nearly stalls if its eviction
+# has only a few pages to choose from.
+embedded_engines=(alluvium fjall leveldb lmdb redb rocksdb sqlite)
+roomy_engines=(wiredtiger)
 # Engines that are servers.
 servers=(mariadb-innodb mariadb-rocksdb postgresql)
-# Total duration of the random-input step, in seconds.
-fuzz_seconds=60
+# One set of features for all steps: a second set would compile most of the workspace again.
+all_engines=(--workspace --features "$(printf 'rumbench/%s,' leveldb mariadb postgresql redb rocksdb wiredtiger)")
+# Duration of each test with random input, in seconds: a minute or more for all of them.
+export ALLUVIUM_FUZZ_SECONDS=${ALLUVIUM_FUZZ_SECONDS:-4}
 # Versions of the browser driver and of the accessibility checker.
 playwright=1.64.1
 axe=4.14.1
+# Kills and power losses of each engine; `make soak` sets more.
+kills=${ALLUVIUM_KILLS:-3}
 # Duration of the simulation of new seeds, in seconds.
 sim_seconds=20
 
@@ -105,35 +113,63 @@ step_header() { cargo xtask header --check; }
 
 step_licenses() { cargo xtask licenses; }
 
-step_clippy() {
-    cargo clippy --locked --workspace --all-targets -- -D warnings
-    # The server adapters are pure Rust, so clippy can check them without a server.
-    cargo clippy --locked -p rumbench-engines -p rumbench --features mariadb,postgresql --all-targets -- -D warnings
+# Builds the libraries of the cache that are missing.
+step_libraries() {
+    cargo xtask wiredtiger
+    cargo xtask rocksdb
 }
 
-step_test() { cargo test --locked --workspace; }
+# Sets the variables that make cargo link these libraries.
+link_libraries() {
+    local lines
+    [ -z "${ROCKSDB_LIB_DIR:-}" ] || [ -z "${WIREDTIGER_DIR:-}" ] || return 0
+    lines=$(step_libraries)
+    eval "$lines"
+}
+
+# The build of a user, then the build of all other steps.
+step_clippy() {
+    cargo clippy --locked --workspace --all-targets -- -D warnings
+    link_libraries
+    cargo clippy --locked "${all_engines[@]}" --all-targets -- -D warnings
+    cargo clippy --locked -p alluvium-sim --features simulation --all-targets -- -D warnings
+}
 
 step_docs() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --workspace; }
 
-# Only this crate enables the feature: no other step may build the engine with it.
-step_sim() {
-    cargo clippy --locked -p alluvium-sim --features simulation --all-targets -- -D warnings
-    cargo test --locked -p alluvium --features simulation --lib simulation::
-    cargo test --locked -p alluvium-sim --features simulation
-    cargo run --quiet --locked -p alluvium-sim --features simulation -- --seconds "$sim_seconds"
+# Builds all programs, libraries and tests. The other steps find them built.
+step_build() {
+    link_libraries
+    cargo build --locked "${all_engines[@]}" --lib --bins --tests
+    test_simulated --lib --bins --test simulator --no-run
 }
 
-# Tests with random input are named fuzz_* and loop until the time of testkit's `fuzz_budget` is
-# over. They share the minute, because each processor runs one test at a time.
-step_fuzz() {
-    local count seconds
-    count=$(cargo test --quiet --locked --workspace --lib --bins --tests -- --list fuzz_ | grep -c ': test$' || true)
-    [ "$count" -gt 0 ] || missing 'tests named fuzz_*: without them this step tests nothing'
-    seconds=$((fuzz_seconds * $(nproc) / count))
-    [ "$seconds" -ge 2 ] || seconds=2
-    [ "$seconds" -le "$fuzz_seconds" ] || seconds=$fuzz_seconds
-    printf '%s tests, %s s each\n' "$count" "$seconds"
-    ALLUVIUM_FUZZ_SECONDS=$seconds cargo test --quiet --locked --workspace --lib --bins --tests -- fuzz_
+# Runs tests of the common build.
+run_tests() {
+    link_libraries
+    ALLUVIUM_BUILT=$CARGO_TARGET_DIR/debug cargo test --locked "${all_engines[@]}" "$@"
+}
+
+step_test() {
+    run_tests --lib --bins --test it --test loom
+    run_tests --doc
+}
+
+step_laboratory() {
+    # As root, PostgreSQL runs as another user, and its tools write to /dev/null. In some containers
+    # only root may write there.
+    [ -w /dev/null ] && [ "$(stat -c %a /dev/null)" = 666 ] || chmod 666 /dev/null || missing 'a /dev/null that all users may write'
+    # More tests at a time than processors: they wait for servers.
+    run_tests --test laboratory --test adapters -- --test-threads=8
+}
+
+# Only these tests enable the feature: no other step may build the engine with it.
+test_simulated() { cargo test --locked -p alluvium -p alluvium-sim --features simulation "$@"; }
+
+step_sim() {
+    test_simulated --lib simulation::
+    test_simulated --bins --test simulator
+    "$CARGO_TARGET_DIR/debug/alluvium-sim" --seconds "$sim_seconds"
 }
 
 # `type -P` finds only files, so it does not find this function.
@@ -149,7 +185,8 @@ step_browser() {
     npm install --silent --no-audit --no-fund --no-package-lock --prefix "$driver" \
         "playwright-core@$playwright" "axe-core@$axe"
     rm -rf "$pages"
-    RUMBENCH_TEST_PAGES=$pages cargo test --quiet --locked -p rumbench --bin rumbench -- report::html::tests profile::flame
+    export RUMBENCH_TEST_PAGES=$pages
+    run_tests --quiet --bin rumbench -- report::html::tests profile::flame
     PLAYWRIGHT_FOLDER=$driver node crates/rumbench/tests/browser/report.mjs \
         "$(chromium)" "$pages" "$CARGO_TARGET_DIR/report-screenshots"
     printf 'screenshots and PDFs: %s\n' "$CARGO_TARGET_DIR/report-screenshots"
@@ -163,10 +200,8 @@ in_scratch() {
     return "$status"
 }
 
-# Arguments that enable the features of the engines that a step adds.
-features=()
-
-rumbench() { cargo run --quiet --locked -p rumbench "${features[@]}" -- "$@"; }
+# Runs the laboratory of the common build.
+rumbench() { "$CARGO_TARGET_DIR/debug/rumbench" "$@"; }
 
 written() { [ -s "$1" ] || missing "$1, which the laboratory should have written"; }
 
@@ -182,7 +217,7 @@ smoke() {
 
 # Smoke runs of the workloads that servers support too.
 smoke_tables() {
-    smoke linkbench "$1/smoke" nodes=1000 numbers=2011 clients=2 operations=1000 steps=1 &&
+    smoke linkbench "$1/smoke" nodes=1000 numbers=2011 nlinks_max=20000 clients=2 operations=1000 steps=1 &&
         rumbench report "$1/smoke" >/dev/null &&
         smoke insert-benchmark "$1/inserts" rows=2000 clients=2 operations=200 &&
         smoke large-values "$1/large" rows=500 value_max=20000 clients=2 operations=200 &&
@@ -191,56 +226,30 @@ smoke_tables() {
         smoke crates/rumbench-core/tests/every_operation.toml "$1/own" scale=0.02 requests=1000
 }
 
-lab_smoke() {
+embedded_smoke() {
+    smoke_engines=("${embedded_engines[@]}")
+    smoke_cache_bytes=16777216
+    smoke_all "$1/small" || return
+    smoke_engines=("${roomy_engines[@]}")
+    smoke_cache_bytes=268435456
+    smoke_all "$1/large"
+}
+
+smoke_all() {
     smoke_tables "$1" && smoke kv-sequence "$1/sequence" keys=2000 load_rows=100 clients=2 operations=200
 }
 
-step_lab-smoke() {
-    smoke_engines=("${durable_engines[@]}")
-    smoke_cache_bytes=16777216
-    in_scratch lab_smoke
-}
+step_smoke() { in_scratch embedded_smoke; }
 
 kill_engines() {
     local engine
-    cargo build --quiet --locked -p rumbench-powercut || return
-    for engine in "${durable_engines[@]}"; do
-        rumbench durability --engine "$engine" --kills 5 --out "$1/$engine" || return
-        rumbench durability --engine "$engine" --kills 5 --power-loss --durability sync --out "$1/$engine-power" || return
+    for engine in "${embedded_engines[@]}" "${roomy_engines[@]}"; do
+        rumbench durability --engine "$engine" --kills "$kills" --out "$1/$engine" || return
+        rumbench durability --engine "$engine" --kills "$kills" --power-loss --durability sync --out "$1/$engine-power" || return
     done
 }
 
 step_kill() { in_scratch kill_engines; }
-
-# Sets the variables that make cargo link a library of the cache; builds the library if it is
-# missing.
-link() {
-    local lines
-    lines=$(cargo xtask "$1")
-    eval "$lines"
-}
-
-kill_more_engines() {
-    local engine
-    for engine in "${more_engines[@]}"; do
-        rumbench durability --engine "$engine" --kills 3 --out "$1/$engine" || return
-        rumbench durability --engine "$engine" --kills 3 --power-loss --durability sync --out "$1/$engine-power" || return
-    done
-}
-
-step_more-engines() {
-    link wiredtiger
-    link rocksdb
-    features=(--features "$(IFS=,; printf '%s' "${more_engines[*]}")")
-    # Enables all features in one build, because users run the laboratory with all its engines.
-    cargo test --locked -p rumbench-engines "${features[@]}"
-    cargo build --quiet --locked -p rumbench-powercut
-    smoke_engines=("${more_engines[@]}")
-    # WiredTiger nearly stalls if its eviction has only a few pages to choose from.
-    smoke_cache_bytes=268435456
-    in_scratch lab_smoke
-    in_scratch kill_more_engines
-}
 
 servers_smoke() {
     smoke_tables "$1" && {
@@ -267,15 +276,6 @@ left_behind() {
 # The servers must leave no process and no socket.
 step_servers() {
     local left
-    .ci/peers.sh
-    # As root, PostgreSQL runs as another user, and its tools write to /dev/null. In some containers
-    # only root may write there.
-    [ -w /dev/null ] && [ "$(stat -c %a /dev/null)" = 666 ] || chmod 666 /dev/null || missing 'a /dev/null that all users may write'
-    # Only servers, because other steps test the other engines.
-    features=(--no-default-features --features mariadb,postgresql)
-    cargo test --locked -p rumbench-engines "${features[@]}"
-    cargo test --locked -p rumbench "${features[@]}" --test it -- \
-        bounded_servers:: external:: durability:: killed:: wrong_rows:: failing_servers:: ordinary_user::
     smoke_engines=("${servers[@]}")
     smoke_cache_bytes=67108864
     in_scratch servers_smoke
@@ -283,57 +283,113 @@ step_servers() {
     [ -z "$left" ] || missing "a clean exit of the servers of $left"
 }
 
-# Budget of each step in seconds, on two cores with warm caches. A step over its budget is marked but
-# does not fail, because machines differ.
-declare -A budgets=(
-    [system]=30 [fmt]=10 [tidy]=15 [formats]=10 [header]=15 [clippy]=120 [test]=700 [sim]=120 [docs]=60 [licenses]=15
-    [fuzz]=90 [browser]=320 [lab-smoke]=180 [kill]=60 [more-engines]=400 [servers]=800
-)
-declare -A taken=() used=()
+# Folder with a file for each step that has ended: its seconds, its processor time, its exit code.
+ended=$(mktemp -d)
+trap 'rm -rf "$ended"' EXIT
 
-# Prints the seconds of each step next to its budget, and the processor time of all its processes.
+# Prints the line of each step in the table of CONTRIBUTING.md, which has the budgets. A step over its
+# budget is marked but does not fail, because machines differ.
 show_times() {
-    local name mark
-    printf '\n%-14s %7s %7s %7s\n' step seconds budget cpu
+    local name seconds cpu proves budget mark
+    printf '\n%-12s %7s %7s %7s\n' step seconds budget cpu
     for name in "$@"; do
+        [ -e "$ended/$name" ] || continue
+        read -r seconds cpu _ <"$ended/$name"
+        IFS='|' read -r budget proves < <(sed -n "s/^| \`$name\` | \([0-9]*\) | \(.*\) |$/\1|\2/p" CONTRIBUTING.md)
         mark=
-        [ "${taken[$name]}" -le "${budgets[$name]}" ] || mark='  over budget'
-        printf '%-14s %7s %7s %7s%s\n' "$name" "${taken[$name]}" "${budgets[$name]}" "${used[$name]}" "$mark"
+        [ "$seconds" -le "${budget:?no budget of $name in CONTRIBUTING.md}" ] || mark='over budget: '
+        printf '%-12s %7s %7s %7s  %s%s\n' "$name" "$seconds" "$budget" "$cpu" "$mark" "$proves"
     done
 }
 
+# True if a step has failed. Steps report it by a file, because bash ignores `set -e` in all functions
+# that a condition calls.
+has_failed() { [ -e "$ended/.failed" ]; }
+
+# Runs a step and prints its output as it comes. Never call it in a condition.
 run_step() {
-    local name=$1 started=$SECONDS status cpu TIMEFORMAT='%U %S'
+    local name=$1 started=$SECONDS status cpu TIMEFORMAT='%U %S' stdout stderr
     printf '\n==> %s\n' "$name"
-    # Not in a condition: bash would ignore `set -e` inside the step.
+    # Copies for the output of the step: the only output inside the braces is that of `time`.
+    exec {stdout}>&1 {stderr}>&2
     set +e
-    # The only output inside the braces is that of `time`.
     cpu=$({ time { (set -e; "step_$name") >&"$stdout" 2>&"$stderr"; }; } 2>&1)
     status=$?
     set -e
+    exec {stdout}>&- {stderr}>&-
+    cpu=$(awk '{ printf "%.0f", $1 + $2 }' <<<"$cpu")
+    printf '%s %s %s\n' $((SECONDS - started)) "$cpu" "$status" >"$ended/$name"
     if [ "$status" -ne 0 ]; then
+        : >"$ended/.failed"
         printf '\nFAILED: step %s (exit code %s, %s s)\n' "$name" "$status" $((SECONDS - started)) >&2
-        exit 1
+    else
+        printf '<== %s: ok, %s s\n' "$name" $((SECONDS - started))
     fi
-    taken[$name]=$((SECONDS - started))
-    used[$name]=$(awk '{ printf "%.0f", $1 + $2 }' <<<"$cpu")
-    printf '<== %s: ok, %s s\n' "$name" "${taken[$name]}"
 }
 
-main() {
-    local name steps=("$@")
-    [ "${#steps[@]}" -gt 0 ] || steps=("${all_steps[@]}")
-    for name in "${steps[@]}"; do
+# Runs steps one after the other until one fails in any lane.
+run_steps() {
+    local name
+    for name in "$@"; do
+        has_failed || run_step "$name"
+    done
+}
+
+# As `run_steps`, but prints the output of a step as a whole when it has ended.
+run_lane() {
+    local name
+    for name in "$@"; do
+        run_steps "$name" >"$ended/.$name.log" 2>&1
+        flock "$ended" cat "$ended/.$name.log"
+    done
+}
+
+# Runs the lanes side by side. Each has its own process group, which a signal to this script ends.
+run_lanes() {
+    local lane pids=()
+    link_libraries
+    printf '\n==> side by side:'
+    printf ' [%s]' "${lanes[@]}"
+    printf '\n'
+    set -m
+    for lane in "${lanes[@]}"; do
+        # shellcheck disable=SC2086 # A lane is a list of words.
+        run_lane $lane &
+        pids+=($!)
+    done
+    set +m
+    # shellcheck disable=SC2064 # The process ids of now.
+    trap "kill -TERM $(printf -- '-%s ' "${pids[@]}") 2>/dev/null || true; rm -rf '$ended'; exit 130" INT TERM
+    for lane in "${pids[@]}"; do
+        # A lane that was killed counts as a failed step.
+        wait "$lane" || : >"$ended/.failed"
+    done
+    trap - INT TERM
+}
+
+check_names() {
+    local name
+    for name in "$@"; do
         declare -F "step_$name" >/dev/null || {
-            printf 'no step %s; the steps are: %s\n' "$name" "${all_steps[*]}" >&2
+            # shellcheck disable=SC2048 # Lanes are lists of words.
+            printf 'no step %s; the steps are: %s\n' "$name" "${first_steps[*]} ${lanes[*]}" >&2
             exit 2
         }
     done
-    for name in "${steps[@]}"; do run_step "$name"; done
-    show_times "${steps[@]}"
+}
+
+main() {
+    check_names "$@"
+    if [ "$#" -eq 0 ]; then
+        run_steps "${first_steps[@]}"
+        has_failed || run_lanes
+    else
+        run_steps "$@"
+    fi
+    # shellcheck disable=SC2048,SC2086 # Lanes are lists of words.
+    show_times "${first_steps[@]}" ${lanes[*]}
+    if has_failed; then exit 1; fi
     printf '\nall steps ok, %s s\n' "$SECONDS"
 }
 
-# Copies for the output of steps.
-exec {stdout}>&1 {stderr}>&2
 main "$@"

@@ -22,23 +22,31 @@ fn main() {
         variable("TARGET"),
         variable("CARGO_ENCODED_RUSTFLAGS").replace('\u{1f}', " "),
     );
-    let changes = output("git", &["status", "--porcelain", "--untracked-files=no"]);
-    let commit = match output("git", &["rev-parse", "HEAD"]) {
-        Some(commit) if changes.is_some_and(|changes| !changes.is_empty()) => {
-            format!("{commit} with changes")
-        }
-        Some(commit) => commit,
-        None => "unknown".to_string(),
-    };
     emit("RUMBENCH_RUSTC", &compiler);
     emit("RUMBENCH_FLAGS", &flags);
-    emit("RUMBENCH_COMMIT", &commit);
     directive("rerun-if-changed=build.rs");
+    // A debug build gives no figures to publish, so a commit does not rebuild it.
+    if variable("PROFILE") == "debug" {
+        emit("RUMBENCH_COMMIT", "not recorded in a debug build");
+        return;
+    }
+    emit("RUMBENCH_COMMIT", &commit());
     // All crates: a change of any of them is a change of what is measured.
     directive("rerun-if-changed=..");
     // A new commit moves HEAD's log, in a worktree as well.
     if let Some(path) = output("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
         directive(&format!("rerun-if-changed={path}"));
+    }
+}
+
+fn commit() -> String {
+    let changes = output("git", &["status", "--porcelain", "--untracked-files=no"]);
+    match output("git", &["rev-parse", "HEAD"]) {
+        Some(commit) if changes.is_some_and(|changes| !changes.is_empty()) => {
+            format!("{commit} with changes")
+        }
+        Some(commit) => commit,
+        None => "unknown".to_string(),
     }
 }
 

@@ -69,7 +69,7 @@ cargo build --quiet --locked --profile sim -p alluvium-sim --features simulation
 
 # Succeeds if a test of the simulator passes without the mistake and fails with it.
 is_found_by() { # test, mistake
-    local run=(cargo test --quiet --locked --profile sim -p alluvium-sim --features simulation --test it -- "$1")
+    local run=(cargo test --quiet --locked --profile sim -p alluvium-sim --features simulation --test simulator -- "$1")
     PLANTED=none "${run[@]}" 2>&1 | grep -q '^test result: ok. 1 passed' && ! PLANTED=$2 "${run[@]}" >/dev/null 2>&1
 }
 

@@ -3,6 +3,8 @@
 //!
 //! The test runs cargo to build the libraries, in the target directory and profile of the test:
 //! cargo does not guarantee that a test build leaves them there, or leaves them current.
+//! `.ci/steps.sh` has built them together with the tests, and names their folder in
+//! `ALLUVIUM_BUILT`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -28,6 +30,13 @@ struct Libraries {
 fn libraries() -> &'static Libraries {
     static LIBRARIES: OnceLock<Libraries> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
+        if let Some(built) = std::env::var_os("ALLUVIUM_BUILT") {
+            let file = |ending: &str| Path::new(&built).join(format!("liballuvium_c.{ending}"));
+            return Libraries {
+                shared: file(std::env::consts::DLL_EXTENSION),
+                fixed: file("a"),
+            };
+        }
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
         command

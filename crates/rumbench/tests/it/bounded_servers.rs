@@ -7,7 +7,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::killed::servers;
-use crate::{result, rumbench, text};
+use crate::{SMALL_GRAPH, result, rumbench, text};
 
 /// Runs a tiny LinkBench on a server, and returns its result if there is one.
 fn run(server: &str, more: &[&str]) -> (Option<Value>, Output) {
@@ -15,7 +15,8 @@ fn run(server: &str, more: &[&str]) -> (Option<Value>, Output) {
     let out = dir.path().join("out");
     let mut arguments = vec!["run", "linkbench", "--engine", server, "--no-store"];
     arguments.extend(["--out", out.to_str().unwrap()]);
-    for set in ["nodes=500", "numbers=2011", "operations=200", "clients=2"] {
+    arguments.extend(SMALL_GRAPH);
+    for set in ["operations=200", "clients=2"] {
         arguments.extend(["--set", set]);
     }
     arguments.extend(more);

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::{rumbench, text};
+use crate::{SMALL_GRAPH, rumbench, text};
 
 /// Runs a tiny suite on `null` into a folder, without storing it.
 fn suite(store: &Path, out: &Path, more: &[&str]) {
@@ -14,7 +14,8 @@ fn suite(store: &Path, out: &Path, more: &[&str]) {
 fn run(store: &Path, engine: &str, out: &Path, more: &[&str]) {
     let out = out.to_str().unwrap();
     let mut arguments = vec!["run", "linkbench", "--engine", engine, "--out", out];
-    for set in ["nodes=50", "numbers=2011", "operations=300", "steps=1"] {
+    arguments.extend(SMALL_GRAPH);
+    for set in ["operations=300", "steps=1"] {
         arguments.extend(["--set", set]);
     }
     arguments.extend(more);

@@ -99,13 +99,13 @@ fn postgresql_keeps_every_acknowledged_commit_of_killed_servers() {
     killed_server("postgresql");
 }
 
-/// Runs three power losses on SQLite at this durability and returns the exit code and the result.
+/// Builds the library of power losses, next to the program. Cargo does not do it for a test,
+/// because the library is no dependency. `.ci/steps.sh` has built it and sets the variable.
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
-fn power_losses(durability: &str) -> (Option<i32>, serde_json::Value) {
-    use crate::{result, rumbench};
-
-    // Cargo does not build the library for a test, because it is no dependency. It must be next to
-    // the program.
+fn build_powercut() {
+    if std::env::var_os("ALLUVIUM_BUILT").is_some() {
+        return;
+    }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = std::process::Command::new(cargo);
     build.args(["build", "--locked", "--quiet", "-p", "rumbench-powercut"]);
@@ -113,6 +113,14 @@ fn power_losses(durability: &str) -> (Option<i32>, serde_json::Value) {
         build.arg("--release");
     }
     assert!(build.status().expect("cargo runs").success());
+}
+
+/// Runs three power losses on SQLite at this durability and returns the exit code and the result.
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+fn power_losses(durability: &str) -> (Option<i32>, serde_json::Value) {
+    use crate::{result, rumbench};
+
+    build_powercut();
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let output = rumbench(

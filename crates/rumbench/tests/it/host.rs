@@ -2,21 +2,15 @@
 
 use std::path::Path;
 
-use crate::{result, rumbench, script, text};
+use crate::{SMALL_GRAPH, result, rumbench, script, text};
 
 const THIS: &str = env!("CARGO_BIN_EXE_rumbench");
 
 fn run(dir: &Path, more: &[&str]) -> std::process::Output {
     let out = dir.join("out");
     let mut arguments = vec!["run", "linkbench", "--out", out.to_str().unwrap()];
-    arguments.extend([
-        "--set",
-        "nodes=200",
-        "--set",
-        "numbers=2011",
-        "--set",
-        "operations=400",
-    ]);
+    arguments.extend(SMALL_GRAPH);
+    arguments.extend(["--set", "operations=400"]);
     arguments.extend(more);
     rumbench(dir, &arguments)
 }

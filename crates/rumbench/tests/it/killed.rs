@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::result;
 use crate::resume::{has_phase, kill, wait};
+use crate::{SMALL_GRAPH, result};
 
 /// Limit so that a failing test ends.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -69,8 +69,8 @@ impl Place {
         // Relative to the suite's working directory, as a user would write it.
         let out = "out";
         let own = ["run", "linkbench", "--engine", self.server, "--no-store"];
-        let settings = ["--set", "nodes=100", "--set", "numbers=2011", "--out", out];
-        let mut suite = self.laboratory(&[&own[..], &settings, more].concat());
+        let arguments = [&own[..], &SMALL_GRAPH, &["--out", out], more].concat();
+        let mut suite = self.laboratory(&arguments);
         let mut child = suite.current_dir(self.dir.path()).spawn().unwrap();
         wait(&mut child, &|| noted(&self.temporary).is_some());
         let (folder, server) = noted(&self.temporary).expect("the suite ended by itself");
@@ -83,7 +83,7 @@ impl Place {
             "--engine",
             "null",
             "--set",
-            "operations=1000000",
+            "operations=200000",
             "--mix-durability",
         ];
         let (mut suite, _, server) = self.begin(&[&usual[..], more].concat());

@@ -38,6 +38,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
+/// Settings of LinkBench for a small graph. Without a limit, the longest list of any graph has a
+/// million links.
+const SMALL_GRAPH: [&str; 6] = [
+    "--set",
+    "nodes=200",
+    "--set",
+    "numbers=2011",
+    "--set",
+    "nlinks_max=500",
+];
+
 /// Runs rumbench with a results store of its own.
 fn rumbench(store: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_rumbench"))

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::killed::servers;
-use crate::{result, text};
+use crate::{SMALL_GRAPH, result, text};
 
 /// The user `nobody` of most systems; needs no entry among the users.
 const NOBODY: u32 = 65534;
@@ -26,7 +26,7 @@ fn servers_run_for_a_user_without_rights() {
         let mut command = Command::new(&binary);
         command
             .args(["run", "linkbench", "--engine", server, "--no-store"])
-            .args(["--set", "nodes=100", "--set", "numbers=2011"])
+            .args(SMALL_GRAPH)
             .args(["--set", "operations=200", "--out"])
             .arg(&out)
             .env("TMPDIR", dir.path())

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::{result, rumbench, text};
+use crate::{SMALL_GRAPH, result, rumbench, text};
 
 fn run(out: &Path, engine: &str, settings: &[&str]) -> serde_json::Value {
     let mut arguments = vec!["run", "linkbench", "--engine", engine, "--profile"];
@@ -60,9 +60,8 @@ fn without_the_option_nothing_is_sampled() {
     let out = dir.path().join("out");
     let mut arguments = vec!["run", "linkbench", "--engine", "null"];
     arguments.extend(["--out", out.to_str().unwrap()]);
-    for set in ["nodes=1000", "numbers=2011", "operations=100"] {
-        arguments.extend(["--set", set]);
-    }
+    arguments.extend(SMALL_GRAPH);
+    arguments.extend(["--set", "operations=100"]);
     assert_eq!(rumbench(dir.path(), &arguments).status.code(), Some(0));
     let trial = &result(&out)["trials"][0];
     assert!(trial["configuration"].get("profile").is_none());

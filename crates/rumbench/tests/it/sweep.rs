@@ -3,21 +3,13 @@
 
 use std::path::Path;
 
-use crate::{result, rumbench, text};
-
-const TINY: [&str; 6] = [
-    "--set",
-    "nodes=200",
-    "--set",
-    "numbers=2011",
-    "--set",
-    "operations=400",
-];
+use crate::{SMALL_GRAPH, result, rumbench, text};
 
 fn run(dir: &Path, more: &[&str]) -> std::process::Output {
     let out = dir.join("out");
     let mut arguments = vec!["run", "linkbench", "--out", out.to_str().unwrap()];
-    arguments.extend(TINY);
+    arguments.extend(SMALL_GRAPH);
+    arguments.extend(["--set", "operations=400"]);
     arguments.extend(more);
     rumbench(dir, &arguments)
 }
