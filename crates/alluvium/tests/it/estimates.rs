@@ -38,10 +38,10 @@ fn check(k: &Keyspace, rows: u64, slack: f64, share: f64, rng: &mut Rng) {
         let width = rng.below(1 << size) as u64;
         let b = (a + width).min(rows);
         // Between two keys, so that the number of rows in the range is certain.
-        let start = (a * step).wrapping_sub(u64::from(a > 0) * step / 2);
-        let end = (b < rows).then(|| (b * step).wrapping_sub(step / 2).to_be_bytes());
+        let before = |n: u64| (n * step).saturating_sub(step / 2).to_be_bytes();
+        let (start, end) = (before(a), (b < rows).then(|| before(b)));
         let found = k
-            .estimate_range(&start.to_be_bytes(), end.as_ref().map(|e| &e[..]))
+            .estimate_range(&start, end.as_ref().map(|e| &e[..]))
             .expect("estimate");
         let off = (found.rows as f64 - (b - a) as f64).abs();
         let bound = slack + share * (b - a) as f64;

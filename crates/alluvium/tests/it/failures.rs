@@ -13,7 +13,7 @@ use alluvium::{
 };
 
 use crate::fixture::{assert_error, dir, open, table_files};
-use crate::hooks::{Call, HookVfs, stopping_at_table};
+use crate::hooks::{Call, HookVfs, stopping_at_table, wait_until};
 
 fn with(durability: Durability) -> Options {
     Options {
@@ -29,13 +29,6 @@ fn open_on(vfs: &HookVfs, options: Options) -> (Database, Keyspace) {
         .keyspace("k", KeyspaceOptions::default())
         .expect("keyspace");
     (db, keyspace)
-}
-
-/// Lets other threads run until `done`; the test's own time limit bounds it.
-fn until(done: impl Fn() -> bool) {
-    while !done() {
-        std::thread::yield_now();
-    }
 }
 
 #[test]
@@ -67,7 +60,7 @@ fn sync_returns_only_after_a_sync_that_began_after_the_commit() {
     let vfs = HookVfs::new(move |call, path: &Path| {
         if call == Call::Sync && path.to_string_lossy().ends_with(".wal") {
             entered.store(true, Ordering::SeqCst);
-            until(|| released.load(Ordering::SeqCst));
+            wait_until(|| released.load(Ordering::SeqCst));
         }
         Ok(())
     });
@@ -75,7 +68,7 @@ fn sync_returns_only_after_a_sync_that_began_after_the_commit() {
     vfs.set(true);
     k.put(b"x", b"1").expect("put");
     // The background sync that covers the commit has begun and is blocked.
-    until(|| inside.load(Ordering::SeqCst));
+    wait_until(|| inside.load(Ordering::SeqCst));
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| tell.send(db.sync().is_ok()).expect("the test listens"));
@@ -92,7 +85,7 @@ fn a_failed_background_sync_is_told_to_sync_commit_and_close() {
     let (db, k) = open_on(&vfs, with(Durability::Buffered));
     vfs.set(true);
     // At the latest, the first commit after the failure is refused.
-    until(|| k.put(b"x", b"1").is_err());
+    wait_until(|| k.put(b"x", b"1").is_err());
     assert_error!(db.sync(), Error::Poisoned(_));
     assert_error!(k.put(b"y", b"1"), Error::Poisoned(_));
     assert_error!(db.close(), Error::Poisoned(_));
@@ -128,15 +121,15 @@ fn a_close_ends_the_wait_of_a_commit_at_the_ceiling_while_the_flush_goes_on() {
             // Ends: the flush is blocked, so memtables reach their ceiling, and the commit at the
             // ceiling fails.
             loop {
-                if let Err(error) = k.put(b"x", &[7; 1_000]) {
+                if let Err(error) = k.put(b"x", &[7; 200_000]) {
                     return error;
                 }
             }
         })
     };
-    until(|| there.load(Ordering::SeqCst));
+    wait_until(|| there.load(Ordering::SeqCst));
     let waits = || db.stats().is_ok_and(|stats| stats.ceiling_waits > 0);
-    until(waits);
+    wait_until(waits);
     let closing = {
         let db = db.clone();
         std::thread::spawn(move || db.close())
@@ -214,7 +207,7 @@ fn a_buffered_commit_of_a_sync_database_is_synced_in_the_background() {
     };
     vfs.set(true);
     db.write_with(&batch, &buffered).expect("write");
-    until(|| synced.load(Ordering::SeqCst) > 0);
+    wait_until(|| synced.load(Ordering::SeqCst) > 0);
 }
 
 #[test]
@@ -251,15 +244,16 @@ fn a_full_device_refuses_commits_at_the_ceiling_and_service_resumes() {
     vfs.set(true);
     let mut kept = 0u64;
     let refused = loop {
-        match k.put(&kept.to_be_bytes(), &[7; 10_000]) {
+        // Large values: admission control delays a commit by at most a second.
+        match k.put(&kept.to_be_bytes(), &[7; 200_000]) {
             Ok(()) => kept += 1,
             Err(error) => break error,
         }
     };
     assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
     vfs.set(false);
-    until(|| k.put(b"more", b"1").is_ok());
-    until(|| db.flush().is_ok());
+    wait_until(|| k.put(b"more", b"1").is_ok());
+    wait_until(|| db.flush().is_ok());
     for i in 0..kept {
         assert!(
             k.get(&i.to_be_bytes()).expect("get").is_some(),
@@ -283,7 +277,7 @@ fn calls_that_flush_pile_up_nothing_on_a_full_device() {
     assert!(sealed[0] > 0);
     assert_eq!(sealed, [sealed[0]; 3]);
     vfs.set(false);
-    until(|| db.flush().is_ok());
+    wait_until(|| db.flush().is_ok());
     assert_eq!(db.stats().expect("stats").sealed_bytes, 0);
 }
 
@@ -309,7 +303,7 @@ fn flushes_that_find_no_space_leave_no_tables_behind() {
     assert_error!(db.flush(), Error::NoSpace { .. });
     assert_eq!(table_files(&vfs.files), Vec::<String>::new());
     vfs.set(false);
-    until(|| db.flush().is_ok());
+    wait_until(|| db.flush().is_ok());
     assert_eq!(
         vfs.files
             .list(dir())
@@ -338,7 +332,7 @@ fn a_flush_of_replayed_commits_claims_none_that_were_replayed_later() {
         .expect("keyspace");
     let first = vfs.files.crash(1, CrashOptions::LOSE_UNSYNCED);
     let db = open(&first, options.clone());
-    until(|| !table_files(&first).is_empty() && db.stats().expect("stats").flushes > 0);
+    wait_until(|| !table_files(&first).is_empty() && db.stats().expect("stats").flushes > 0);
     let second = first.crash(2, CrashOptions::LOSE_UNSYNCED);
     let db = open(&second, options);
     let k = db

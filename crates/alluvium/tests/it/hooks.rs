@@ -1,5 +1,5 @@
-//! A file system in memory with a hook. The hook is called before operations that change files or
-//! make them durable, and on hints about reads.
+//! A file system in memory with a hook. The file system calls the hook before each kind of call in
+//! [`Call`], not before writes, truncations, allocations and syncs of directories.
 //!
 //! `FaultVfs` fails the n-th call; a hook decides by the file and by the state of the test.
 
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use alluvium::vfs::{LockGuard, LockHolder, MemVfs, Vfs, VfsFile};
 
-/// The call for which the hook is called.
+/// Kind of file-system call that is passed to the hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     Create,
@@ -256,7 +256,7 @@ impl VfsFile for HookFile {
     }
 }
 
-/// Waits for a background thread until `done`. A test that fails here does not end.
+/// Spins until `done` returns true. If it never does, the test hangs.
 pub fn wait_until(mut done: impl FnMut() -> bool) {
     while !done() {
         std::thread::yield_now();
