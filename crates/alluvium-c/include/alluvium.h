@@ -153,8 +153,8 @@ enum alluvium_change_kind
   ALLUVIUM_CHANGE_KIND_KEYSPACE_CREATED = 3,
   // A keyspace was dropped with everything in it.
   ALLUVIUM_CHANGE_KIND_KEYSPACE_DROPPED = 4,
-  // The options of a keyspace changed to these; its rows are the same. Also reported if the
-  // change failed, as for an ingest.
+  // The options of a keyspace changed to these; its rows are the same. Also reported if setting
+  // the options failed after its log record was written; then nothing changed.
   ALLUVIUM_CHANGE_KIND_OPTIONS_CHANGED = 5,
 };
 #ifndef __cplusplus
@@ -355,7 +355,8 @@ typedef struct alluvium_keyspace alluvium_keyspace;
 // A list of byte strings.
 typedef struct alluvium_list alluvium_list;
 
-// Token that ends the lock waits of transactions from another thread. Cancellation is permanent.
+// Token with which any thread can end the lock waits of transactions that were begun with it (see
+// alluvium_transaction_options). Cancellation is permanent.
 typedef struct alluvium_lock_cancel alluvium_lock_cancel;
 
 // A prepared transaction that waits for a decision. For one thread at a time. Freeing it decides
@@ -860,8 +861,9 @@ typedef struct alluvium_changes_options {
 typedef struct alluvium_ingest_options {
   // sizeof(alluvium_ingest_options).
   size_t struct_size;
-  // Approximate memory for rows before they are written to temporary files, in addition to the
-  // database's memory budget; at least 64 KiB. 0: 64 MiB. For any_order only.
+  // Approximate bytes of rows that a bulk load keeps in memory before it writes them to
+  // temporary files. Part of the database's memory budget, and at most half of it; at least 64
+  // KiB. 0: 64 MiB. For any_order only.
   uint64_t memory_bytes;
   // Not 0: a bulk load, which takes rows in any order and sorts them.
   uint32_t any_order;
@@ -1476,7 +1478,7 @@ alluvium_code alluvium_transaction_lock(const struct alluvium_transaction *trans
 
 // Commits the transaction and ends it; after an error it has ended by a rollback. It must still be
 // freed. ALLUVIUM_CODE_CONFLICT for a serializable or optimistic transaction: run it again. An
-// optimistic transaction gets it even if it has only read for update.
+// optimistic transaction may get this code even if it wrote nothing and only read rows for update.
 alluvium_code alluvium_transaction_commit(struct alluvium_transaction *transaction,
                                           struct alluvium_error **error);
 
@@ -1691,8 +1693,8 @@ alluvium_change_kind alluvium_change_get_kind(const struct alluvium_change *chan
 // NULL. Valid as long as the change. `size` may be NULL.
 const uint8_t *alluvium_change_xid(const struct alluvium_change *change, size_t *size);
 
-// Returns the number of operations of a commit, limited to operations that the stream shows; 0 for
-// other kinds and for NULL.
+// Returns the number of operations of a commit in the keyspaces that the stream was opened for; 0
+// for other kinds and for NULL.
 size_t alluvium_change_operation_count(const struct alluvium_change *change);
 
 // Fills `operation` (its struct_size must be set) with the operation at this index, counted from

@@ -28,8 +28,8 @@ pub enum alluvium_change_kind {
     KeyspaceCreated = 3,
     /// A keyspace was dropped with everything in it.
     KeyspaceDropped = 4,
-    /// The options of a keyspace changed to these; its rows are the same. Also reported if the
-    /// change failed, as for an ingest.
+    /// The options of a keyspace changed to these; its rows are the same. Also reported if setting
+    /// the options failed after its log record was written; then nothing changed.
     OptionsChanged = 5,
 }
 
@@ -238,8 +238,8 @@ pub extern "C" fn alluvium_change_xid(
     lend(xid, size)
 }
 
-/// Returns the number of operations of a commit, limited to operations that the stream shows; 0 for
-/// other kinds and for NULL.
+/// Returns the number of operations of a commit in the keyspaces that the stream was opened for; 0
+/// for other kinds and for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_change_operation_count(change: Option<&alluvium_change>) -> usize {
     change.map_or(0, |change| change.operations().len())

@@ -28,8 +28,9 @@ pub enum alluvium_duplicates {
 pub struct alluvium_ingest_options {
     /// sizeof(alluvium_ingest_options).
     pub struct_size: usize,
-    /// Approximate memory for rows before they are written to temporary files, in addition to the
-    /// database's memory budget; at least 64 KiB. 0: 64 MiB. For any_order only.
+    /// Approximate bytes of rows that a bulk load keeps in memory before it writes them to
+    /// temporary files. Part of the database's memory budget, and at most half of it; at least 64
+    /// KiB. 0: 64 MiB. For any_order only.
     pub memory_bytes: u64,
     /// Not 0: a bulk load, which takes rows in any order and sorts them.
     pub any_order: u32,

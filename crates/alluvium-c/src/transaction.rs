@@ -114,7 +114,7 @@ pub unsafe extern "C" fn alluvium_transaction_lock(
 
 /// Commits the transaction and ends it; after an error it has ended by a rollback. It must still be
 /// freed. ALLUVIUM_CODE_CONFLICT for a serializable or optimistic transaction: run it again. An
-/// optimistic transaction gets it even if it has only read for update.
+/// optimistic transaction may get this code even if it wrote nothing and only read rows for update.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_transaction_commit(
     transaction: Option<&mut alluvium_transaction>,
@@ -217,7 +217,8 @@ pub extern "C" fn alluvium_transaction_free(transaction: Option<Box<alluvium_tra
     quietly(|| drop(transaction));
 }
 
-/// Token that ends the lock waits of transactions from another thread. Cancellation is permanent.
+/// Token with which any thread can end the lock waits of transactions that were begun with it (see
+/// alluvium_transaction_options). Cancellation is permanent.
 pub struct alluvium_lock_cancel(pub(crate) LockCancel);
 
 /// Returns a token that is not canceled. Never NULL.

@@ -117,7 +117,7 @@ impl Client {
             Op::SetOptions(place, number) => self.set_options(*place, *number),
             Op::SetMemory(bytes) => self.set_memory(*bytes),
             Op::PowerLoss(kept) => {
-                self.world.disk.stop(*kept);
+                self.world.disk.crash_now(*kept);
                 Ok(())
             }
         }

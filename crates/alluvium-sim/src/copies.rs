@@ -140,7 +140,7 @@ fn state_between(
         return Ok(None);
     }
     let after = world.db.visible_seqno();
-    // A capture seals the log, which may be ahead of the visible commits.
+    // A copy is made at the newest logged commit, which may not be visible yet.
     let newest = world.records.history().last().max(after);
     if seqno < before || seqno > newest {
         return Err(format!(
@@ -239,7 +239,7 @@ pub(crate) fn restore(world: &World, store: &BackupStore, id: u64, backup: &Back
     let number = world.records.history().intend();
     let target = PathBuf::from(format!("/restored-{number}"));
     let restored = store.restore(id, &target);
-    // Another client has deleted it meanwhile.
+    // If another client has deleted the backup meanwhile, any result is right.
     let still = world.records.outside().backups.get(&id).cloned();
     if still.is_none_or(|still| still.delete_tried || still.seqno != backup.seqno) {
         return Ok(());

@@ -105,37 +105,37 @@ impl Disk {
         self.state().left.is_some()
     }
 
-    /// Returns the extent of data kept by a machine that has crashed; `None` before a crash.
+    /// Returns which data survived the crash; `None` before a crash.
     pub fn died_with(&self) -> Option<Kept> {
         self.state().died_with
     }
 
     /// Crashes the machine now.
-    pub fn stop(&self, kept: Kept) {
+    pub fn crash_now(&self, kept: Kept) {
         let mut state = self.state();
         if state.left.is_none() {
             state.stop(kept);
         }
     }
 
-    /// Returns whether any call has failed.
+    /// Returns whether the machine has crashed, or a fault other than a flipped bit has occurred.
     pub fn has_failed(&self) -> bool {
         let state = self.state();
         let failed = |kind: &FaultKind| *kind != FaultKind::FlippedBit;
         state.left.is_some() || state.tripped.iter().any(failed)
     }
 
-    /// Returns whether a failed call may have stopped the database. A lack of descriptors must not
-    /// stop it.
-    pub fn may_have_stopped(&self) -> bool {
+    /// Returns whether a failed call may have poisoned the database. A lack of descriptors must not
+    /// poison it.
+    pub fn may_have_poisoned(&self) -> bool {
         let state = self.state();
         let stops =
             |kind: &FaultKind| !matches!(kind, FaultKind::FlippedBit | FaultKind::NoDescriptors(_));
         state.left.is_some() || state.tripped.iter().any(stops)
     }
 
-    /// Returns the files as other programs of the machine access them: no call fails, and none is a
-    /// step.
+    /// Returns the files as other programs of the machine access them: no call fails, and the
+    /// scheduler switches no thread in them.
     pub fn files_of_others(&self) -> MemVfs {
         self.state().memory.clone()
     }

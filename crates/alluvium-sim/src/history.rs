@@ -3,10 +3,10 @@
 //!
 //! Before a client makes a commit, it records the commit's writes under a tag, and it adds a row
 //! with this tag to the commit. The engine reports commit numbers when it assigns them, before the
-//! log has the commits. So the history also has the commits in progress at a crash, and a reader
-//! never sees a commit that the history does not have.
+//! log has the commits. So the history includes commits that were in progress at a crash, and every
+//! commit that a reader can see.
 //!
-//! States contain rows that expire together with their deadline. A reader's time lies between two
+//! States keep each expiring row together with its deadline. A reader's time lies between two
 //! moments that its client has recorded. So its result is compared with the state at the first
 //! moment and at each deadline between the two.
 
@@ -97,7 +97,8 @@ fn tag_of(ops: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(tag.try_into().ok()?))
 }
 
-/// Assigns the calling thread's next commit number to `tag`. Its operations are not in the log.
+/// Announces that the calling thread's next commit is the ingest `tag`. An ingest logs no
+/// operations, so the thread identifies its commit.
 pub fn set_unmarked(tag: Option<u64>) {
     own(|own| own.unmarked = tag);
 }
@@ -298,7 +299,7 @@ impl History {
         intents.any(|intent| intent.writes.iter().any(wrote))
     }
 
-    /// Returns the first commit of a client in the range `from..=to`.
+    /// Returns the first commit in `from..=to` that any client made.
     pub fn next_tagged(&self, from: u64, to: u64) -> Option<u64> {
         let mut commits = self.commits.range(from..=to.max(from));
         let found = commits.find(|(seqno, commit)| commit.tag.is_some() && **seqno <= to);

@@ -150,7 +150,7 @@ impl Heard {
             }
             Event::Poisoned { .. } => {
                 turn(&mut self.poisoned, true)?;
-                if !disk.may_have_stopped() && !disk.has_flipped() {
+                if !disk.may_have_poisoned() && !disk.has_flipped() {
                     return Err("nothing has failed".into());
                 }
             }

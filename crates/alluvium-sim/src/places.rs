@@ -47,7 +47,7 @@ pub(crate) fn move_away_and_back(
     flushed.and(back)
 }
 
-/// Moves a directory that is away back, also after a crash.
+/// Moves the database's directory back if it is away, also after a crash.
 pub(crate) fn put_back(files: &MemVfs) -> Checked<()> {
     let (dir, away) = (Path::new(DIR), Path::new(AWAY));
     let told = |e: std::io::Error| format!("cannot move the directory back: {e}");

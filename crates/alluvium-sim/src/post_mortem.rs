@@ -17,8 +17,8 @@ use crate::plan::PostMortem;
 use crate::reading::{Content, content, difference};
 use crate::records::{Checked, Records};
 
-/// Files of an incarnation that has ended.
-pub struct Left<'a> {
+/// Context of an ended incarnation: what a post-mortem needs besides the files.
+pub struct PostMortemContext<'a> {
     /// Oracle.
     pub records: &'a Records,
     /// Directory of the database.
@@ -32,7 +32,7 @@ pub struct Left<'a> {
 /// Attempts to find a byte that is not one of the many zeros after the data.
 const TRIES: usize = 8;
 
-impl Left<'_> {
+impl PostMortemContext<'_> {
     /// Performs a post-mortem on a copy of these files.
     pub fn examine(&self, post_mortem: PostMortem, memory: &MemVfs) -> Checked<()> {
         // The copy is another machine, so the test does not affect this one.
@@ -46,8 +46,8 @@ impl Left<'_> {
         }
     }
 
-    /// Repairs the database and checks the new one. Damage to the rotten file must be reported or
-    /// make no difference.
+    /// Repairs the database and checks the new one. The repair must report damage to the file with
+    /// the flipped bit, or restore a correct state.
     fn repair(&self, files: MemVfs, floor: u64, rotten: Option<&Path>) -> Checked<()> {
         let vfs = Arc::new(files);
         let report = match alluvium::repair_on(vfs.clone(), self.dir, REPAIRED) {
@@ -156,8 +156,8 @@ fn damage_of(error: &Error) -> Option<&Path> {
     }
 }
 
-/// Returns whether an error reports damage to this file, or to another one that this one may name
-/// wrongly.
+/// Returns whether the flipped bit explains an error: it reports damage to the rotten file, or to a
+/// file that the rotten file names.
 fn is_told(error: &Error, rotten: &Path) -> bool {
     damage_of(error).is_some_and(|path| path == rotten || is_root(rotten))
 }

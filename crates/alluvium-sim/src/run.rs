@@ -21,7 +21,7 @@ use crate::history::{History, forget_threads};
 use crate::listener::RecordingListener;
 use crate::places::put_back;
 use crate::plan::{Crash, Incarnation, Kept, LASTING, Numbered, Op, Plan, PostMortem};
-use crate::post_mortem::Left;
+use crate::post_mortem::PostMortemContext;
 use crate::reading::{Content, content, difference};
 use crate::records::{Checked, Records};
 use crate::settings::judge_settings;
@@ -137,13 +137,13 @@ impl Story {
 
     fn examine(&self, post_mortem: PostMortem) -> Checked<()> {
         let floor = self.floor(&self.records.history());
-        let left = Left {
+        let context = PostMortemContext {
             records: &self.records,
             dir: Path::new(DIR),
             options: &self.options(),
             floor,
         };
-        left.examine(post_mortem, &self.memory)
+        context.examine(post_mortem, &self.memory)
     }
 
     fn disk(&mut self, crash: Option<Crash>) -> Disk {

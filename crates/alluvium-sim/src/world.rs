@@ -97,7 +97,7 @@ impl World {
             // Another client is about to open the store of backups.
             Error::Locked { path, .. } => path == Path::new(STORE),
             Error::Poisoned(first) if matches!(**first, Error::Internal(_)) => false,
-            Error::Poisoned(_) => self.disk.may_have_stopped() || self.disk.has_flipped(),
+            Error::Poisoned(_) => self.disk.may_have_poisoned() || self.disk.has_flipped(),
             _ => false,
         };
         if explained {

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_can_be_mutated_too() {
+    fn an_empty_input_can_be_mutated() {
         let mut rng = Rng::new(2);
         assert!((0..100).any(|_| !mutate(&[], &mut rng).is_empty()));
     }

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A case is a command line, input lines up to `----`, and output lines up to an empty line. Output
-//! that contains empty lines is enclosed between `----` `----` and `----` `----`. Arguments are
-//! words: `name` or `name=value`.
+//! with empty lines begins after two lines `----`, and ends with two. Arguments are words: `name`
+//! or `name=value`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Error type of the engine: each variant names the caller's next step.
+//! Error type of the engine. The documentation of each variant gives the caller's next step.
 //!
 //! Messages are lower-case sentences without a full stop that name the file, keyspace or key in
 //! question. Causes are kept in `source()`.
@@ -14,7 +14,7 @@ use crate::base::SeqNo;
 /// Result of every fallible engine call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Holder of a lock that was refused.
+/// Holder of the directory lock that an open could not get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockHolder {
     /// The process that asked for the lock.
@@ -260,8 +260,7 @@ impl Error {
     }
 
     /// Returns true if the call failed before it changed anything, for a cause that may end. A
-    /// missing directory or file does not come back: the database itself was removed while it is
-    /// open.
+    /// missing file or directory is never retried: the database was removed while it is open.
     pub(crate) fn may_be_retried(&self) -> bool {
         match self {
             Error::NoSpace { .. } => true,
@@ -278,7 +277,8 @@ impl Error {
         matches!(self, Error::Io { changed: false, source, .. } if lacks_descriptors(source))
     }
 
-    /// Returns the same corruption of another file; other errors stay.
+    /// Replaces the path of a corruption error, for example that of a copy by that of its original.
+    /// Returns other errors unchanged.
     pub(crate) fn of_file(self, other: impl FnOnce(PathBuf) -> PathBuf) -> Error {
         match self {
             Error::Corruption {

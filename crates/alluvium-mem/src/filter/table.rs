@@ -44,7 +44,8 @@ impl FilterBuilder {
         }
     }
 
-    /// Adds a hash. Equal hashes in a row count once, because sorted keys repeat their prefixes.
+    /// Adds a hash. Ignores a hash equal to the previous one, because consecutive keys share
+    /// prefixes.
     pub fn add_hash(&mut self, hash: u64) {
         if self.last.replace(hash) == Some(hash) {
             return;

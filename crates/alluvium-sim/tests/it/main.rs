@@ -38,7 +38,8 @@ fn a_disk_that_lies_about_syncs_is_found_and_the_plan_shrunk() {
         let outcome = run(&plan);
         outcome.failure.is_some().then_some((plan, outcome))
     });
-    let (plan, outcome) = found.expect("some crash of a hundred seeds loses what was promised");
+    let (plan, outcome) =
+        found.expect("one of a hundred seeds loses a commit that was acknowledged as durable");
     let whole = plan.numbers().len();
     let failing = shrink(&plan, outcome, 60);
     assert!(failing.outcome.failure.is_some());

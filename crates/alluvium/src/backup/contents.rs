@@ -1,4 +1,4 @@
-//! Files in the directory of a store, by name: listings, states and tables.
+//! Files of a backup store, by name: listings, states and tables. Reads, writes and removes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ impl BackupStore {
         let path = self.dir.join(&listing.state.name);
         let bytes = read_checked(&*self.vfs, &path, &listing.state)?;
         let malformed = |found: String| {
-            let expected = "an edit that makes an empty state the whole one";
+            let expected = "one edit that holds the whole state";
             Error::corruption(&path, 0, "state of a backup", expected, found)
         };
         let edit = VersionEdit::decode(&bytes).map_err(|error| malformed(error.to_string()))?;
@@ -41,7 +41,7 @@ impl BackupStore {
         let temporary = self.dir.join(format!("{}.tmp", listing_name(id)));
         remove_if_there(&*self.vfs, &temporary)?;
         write_file(&*self.vfs, &temporary, listing.encode().as_bytes())?;
-        // Makes the state's name durable before a listing names it.
+        // Syncs the directory entry of the state file before a listing refers to it.
         sync_dir(&*self.vfs, &self.dir)?;
         self.vfs
             .rename(&temporary, &path)
@@ -79,7 +79,7 @@ impl BackupStore {
         Ok(highest.max().unwrap_or(0) + 1)
     }
 
-    /// Returns the tables listed by readable backups, by name.
+    /// Returns the files of tables and of large values that readable backups list, by name.
     pub(super) fn known_tables(&self) -> Result<BTreeMap<String, ListedFile>> {
         let mut known = BTreeMap::new();
         for id in self.ids()? {

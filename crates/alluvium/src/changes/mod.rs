@@ -1,4 +1,4 @@
-//! Streams of changes: every commit in log order, starting at any one of them.
+//! Streams of changes: every commit in log order, starting at any commit that the log still holds.
 //!
 //! Tables do not record when a row was written: inserts and their deletes cancel each other,
 //! sequence numbers are zeroed, and all rows of an ingest have one number. So a [`Changes`] reads
@@ -74,8 +74,8 @@ impl Database {
     /// [`Database::visible_seqno`] plus one for the next.
     ///
     /// The stream returns visible commits, durable or not: see [`ChangesOptions::durable_only`].
-    /// Soon after a commit the log has only the commits that recovery needs, so `from` must be
-    /// recent. Set [`crate::Options::change_log_bytes`] to keep more of the log.
+    /// The log keeps only the commits that recovery still needs, so `from` must be recent. Set
+    /// [`crate::Options::change_log_bytes`] to keep more of the log.
     ///
     /// # Errors
     ///
@@ -143,8 +143,8 @@ impl Changes {
     ///
     /// # Cost
     ///
-    /// Reads the log in pieces and takes no lock that a commit needs, with one exception: a change
-    /// of a keyspace waits for the commits in progress.
+    /// Reads the log in pieces and takes no lock that a commit needs, with one exception: for a
+    /// created, dropped or altered keyspace it waits for the commits in progress.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Change>> {
         self.db.shared().core.access.check_open()?;
@@ -172,8 +172,8 @@ impl Changes {
         front.unwrap_or(self.log.next_seqno())
     }
 
-    /// Waits without polling until there is more to read. Returns false if `timeout` expires first.
-    /// The new records may be ones that this stream skips.
+    /// Sleeps until there is more to read; a commit wakes it. Returns false if `timeout` expires
+    /// first. The new records may be ones that this stream skips.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Log markers of keyspace changes and ingests, at their place in the commit order.
+//! Codec of log records that mark keyspace changes and ingests at their place in the commit order.
 //!
 //! Replay uses only the sequence numbers of markers, because the manifest decides which keyspaces
 //! and tables exist. Markers are for readers of the log: a follower of a database's changes finds

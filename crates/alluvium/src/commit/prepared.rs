@@ -5,10 +5,11 @@
 //! replay applies only the commit record, and a memtable with the commit never depends on the
 //! segment of the prepare. An unresolved prepare depends only on its own record. Whenever memtables
 //! are sealed, the log rolls to a new segment. All unresolved prepares are written into it again
-//! and synced before anything can remove the older segments. Recovery does the same in its first
-//! segment if its replay has sealed memtables, or if the manifest has prepares, as that of a copy
-//! does. A repeated prepare record changes nothing. If the log ends with segments that hold nothing
-//! else, the next opening removes them, up to the oldest segment still needed.
+//! and synced before anything can remove the older segments. Recovery also writes them into its
+//! first segment if its replay sealed memtables, or if the manifest holds prepares, as that of a
+//! copy does. A repeated prepare record changes nothing. If the last segments of the log contain
+//! only such repeated records, the next open removes them, but never the oldest segment still
+//! needed.
 //!
 //! The list of unresolved prepares is guarded by the log's mutex and changes in log order.
 
@@ -30,8 +31,8 @@ pub const XID_BYTES_MAX: usize = 255;
 /// Prepared transaction, shared by the log and the handle that resolves it.
 pub(crate) struct PreparedState {
     pub xid: Vec<u8>,
-    /// Payload of its record: the id, then the operations. Shared with the sealed generation, for a
-    /// copy of the database.
+    /// Payload of its record: the id, then the operations. A sealed generation shares it, so that a
+    /// checkpoint or backup can store it.
     body: Arc<[u8]>,
     /// Offset of the operations in `body`.
     ops_at: usize,
@@ -68,7 +69,8 @@ struct Slot {
 }
 
 impl PreparedState {
-    /// Creates a transaction of these operations, not yet prepared and without locks.
+    /// Creates the state of a transaction before its prepare record is written. The caller sets its
+    /// owner and locks.
     pub fn new(xid: &[u8], ops: &[u8], durability: Durability) -> PreparedState {
         let mut body = Vec::with_capacity(xid.len() + ops.len() + 2);
         put_bytes(&mut body, xid);
@@ -139,7 +141,8 @@ impl Unresolved {
         self.by_xid.values().map(|slot| &slot.state)
     }
 
-    /// Returns the payloads of their prepare records.
+    /// Returns the payloads of their prepare records, for a sealed generation or a copy of the
+    /// database.
     pub fn bodies(&self) -> Vec<Arc<[u8]>> {
         self.states().map(|state| Arc::clone(&state.body)).collect()
     }
@@ -184,7 +187,7 @@ impl Unresolved {
         }
     }
 
-    /// Replaces each state found by recovery with a state that has locks.
+    /// Calls `lock` on each state that recovery found, to set its owner and its row locks.
     pub fn lock_all(&mut self, mut lock: impl FnMut(&mut PreparedState)) {
         for slot in self.by_xid.values_mut() {
             // No other thread has a state yet.
@@ -194,7 +197,7 @@ impl Unresolved {
         }
     }
 
-    /// Returns true if this transaction is unresolved, in this very state.
+    /// Returns true if this transaction is unresolved; false if another one has taken its id since.
     pub fn has(&self, state: &Arc<PreparedState>) -> bool {
         let slot = self.by_xid.get(&state.xid);
         slot.is_some_and(|slot| Arc::ptr_eq(&slot.state, state))

@@ -1,5 +1,5 @@
-//! Read-triggered compaction and flush, once extra seeks of scans have cost about as much time: see
-//! `docs/decisions/0029`.
+//! Read-triggered compaction and flush: work that starts when the extra seeks of scans have cost
+//! about as much time as it takes itself. See `docs/decisions/0029`.
 //!
 //! This work is never due: it runs if there is no other work, and not at all if
 //! [`crate::Options::idle_after`] is `None`.
@@ -9,18 +9,19 @@ use std::time::Duration;
 use crate::compaction::pick::{COMPACTED_BYTES_PER_SEEK, SEEKS_PER_INSTALL};
 use crate::sync::time::Instant;
 
-/// Longest time between two checks while the database is used. Read-triggered work is worth most at
-/// once, and no event reports that its threshold is reached. A database without use is checked less
-/// often.
+/// Longest time between two checks while the database is used. Read-triggered work helps most if it
+/// starts at once, and no event reports that seeks have reached its threshold. A database without
+/// use is checked less often.
 pub(super) const LOOK_WHILE_USED: Duration = Duration::from_millis(500);
 
 /// Bytes of sealed memtables that one extra seek (about 1 us) justifies flushing. More than for a
-/// compaction: the flush is only brought forward, and later writes go to another flush anyway.
+/// compaction, because the flush happens anyway and only starts earlier.
 const FLUSHED_BYTES_PER_SEEK: u64 = 1024;
 
-/// The same for active memtables, if no sealed ones are flushed at the same time. Sealing early
-/// means one more flush for later writes, and so more compaction. It needs as many seeks as the
-/// start of a compaction of these bytes at [`EARLY_SHARE`].
+/// Bytes of active memtables that one extra seek justifies sealing and flushing, if no sealed
+/// memtable waits for a flush. Sealing early means one more flush for later writes, and so more
+/// compaction. It needs as many seeks as a compaction of the same bytes that starts at
+/// [`EARLY_SHARE`].
 const SEALED_BYTES_PER_SEEK: u64 = (COMPACTED_BYTES_PER_SEEK as f64 / EARLY_SHARE) as u64;
 
 /// Share of its cost at which a compaction starts if the active memtables will not be full soon;
@@ -34,16 +35,17 @@ pub(super) struct MemtableState {
     /// Number of generations ever sealed: if it changes, these are not the same memtables.
     pub generations: u64,
     pub sealed_bytes: u64,
-    /// Number of keyspaces with rows in memtables, and all seeks of scans in them: seeks in other
-    /// keyspaces do not count.
+    /// Number of keyspaces with rows in memtables.
     pub keyspaces: usize,
+    /// Seeks of scans in these keyspaces since the database was opened.
     pub seeks: u64,
     /// Time of the check.
     pub at: Instant,
-    /// Bytes of the active memtables, the size from which sealing them is worthwhile, and the size
-    /// at which they are sealed anyway.
+    /// Bytes of the active memtables.
     pub active_bytes: usize,
+    /// Size from which sealing them is worthwhile.
     pub worth_bytes: usize,
+    /// Size at which they are sealed anyway.
     pub full_bytes: usize,
 }
 
@@ -57,13 +59,13 @@ pub(super) struct Watched {
     lasts: bool,
 }
 
-/// Least times for which active memtables must be expected to last before read-triggered work
-/// begins.
+/// Minimum lifetimes of active memtables that justify an early flush.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MinLifetime {
-    /// Time for a flush of the sealed memtables only.
+    /// Sealed memtables are flushed early if they were watched for this long, or if the active ones
+    /// are expected to last for this long.
     pub flush: Duration,
-    /// Time for sealing and flushing the active memtables too.
+    /// Active memtables are sealed and flushed early if they are expected to last for this long.
     pub seal: Duration,
 }
 
@@ -71,9 +73,9 @@ pub(super) struct MinLifetime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EarlyFlush {
     Nothing,
-    /// Of the sealed memtables only.
+    /// Flushes only the sealed memtables.
     Sealed,
-    /// Of the active memtables too, which are sealed first.
+    /// Seals the active memtables and flushes all.
     All,
 }
 
@@ -82,9 +84,9 @@ impl MemtableState {
         self.active_bytes >= self.worth_bytes
     }
 
-    /// Returns true if `now` shows the same memtables, with nothing but added rows. Seeks from
-    /// before the memtables were worth sealing do not count: watching begins anew then.
-    fn goes_on(self, now: MemtableState) -> bool {
+    /// Returns true if `now` shows the same memtables, perhaps with more rows. Returns false when
+    /// they become worth sealing, so that earlier seeks do not count.
+    fn is_same_generation(self, now: MemtableState) -> bool {
         let same = |w: MemtableState| (w.generations, w.sealed_bytes, w.keyspaces, w.full_bytes);
         let begins = now.sealed_bytes == 0 && now.is_worth_sealing() && !self.is_worth_sealing();
         same(self) == same(now) && self.active_bytes <= now.active_bytes && !begins
@@ -115,12 +117,12 @@ impl Watched {
     /// soon.
     fn paid(self, now: MemtableState, least: MinLifetime) -> EarlyFlush {
         let passed = self.passed(now);
-        let last = |most| self.will_last(now, most);
-        let seal = now.is_worth_sealing() && last(least.seal);
+        let will_last = |most| self.will_last(now, most);
+        let seal = now.is_worth_sealing() && will_last(least.seal);
         let (due, seeks) = match now.sealed_bytes {
             0 => (seal, now.active_bytes as u64 / SEALED_BYTES_PER_SEEK),
             sealed => (
-                passed >= least.flush || last(least.flush),
+                passed >= least.flush || will_last(least.flush),
                 sealed / FLUSHED_BYTES_PER_SEEK,
             ),
         };
@@ -167,7 +169,7 @@ impl Watched {
         now: MemtableState,
         least: MinLifetime,
     ) -> (EarlyFlush, Option<Watched>) {
-        let Some(same) = watched.filter(|watched| watched.last.goes_on(now)) else {
+        let Some(same) = watched.filter(|watched| watched.last.is_same_generation(now)) else {
             return (EarlyFlush::Nothing, Some(Watched::begin(now)));
         };
         let next = Watched {
@@ -245,7 +247,7 @@ mod tests {
         assert_eq!(
             paid(9, 2, 1_000_000, 3 * MIB),
             EarlyFlush::Nothing,
-            "others came"
+            "another memtable was sealed"
         );
         assert_eq!(paid(1, 1, 1_000_000, 1), EarlyFlush::Sealed, "will last");
         assert_eq!(
@@ -308,7 +310,7 @@ mod tests {
         assert_eq!(
             paid_at_last(&looks),
             EarlyFlush::Nothing,
-            "of these none was sought"
+            "too few seeks since this generation began"
         );
     }
 

@@ -1,5 +1,5 @@
-//! Row locks of plain batches and of recovered prepared transactions; transactions use the table
-//! themselves.
+//! Row locks that are held for one commit (plain batches, optimistic transactions), and those of
+//! prepared transactions after recovery. Other transactions lock rows in [`LockTable`] themselves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::txn::lock_table::{LockHash, LockMode, LockTable, LockWait, TxnId};
 use crate::txn::write_set::WriteSet;
 
-/// Lock table of a database, with the ids of its owners.
+/// Lock table of a database, and the counter that gives each lock owner its id.
 pub(crate) struct RowLocks {
     core: Arc<Core>,
     pub table: LockTable,
@@ -21,8 +21,8 @@ pub(crate) struct RowLocks {
     next_owner: AtomicU64,
 }
 
-/// Row locks of one plain batch.
-pub(crate) struct BatchLocks {
+/// Row locks held during one commit.
+pub(crate) struct CommitLocks {
     owner: TxnId,
     held: Vec<LockHash>,
 }
@@ -43,18 +43,19 @@ impl RowLocks {
     }
 
     /// Locks every row of a batch in key order, so that batches never deadlock with each other.
-    pub fn lock_writes(&self, writes: &WriteSet) -> Result<BatchLocks> {
+    pub fn lock_writes(&self, writes: &WriteSet) -> Result<CommitLocks> {
         let wait = LockWait::timeout(self.core.options.lock_timeout);
         self.lock_rows(writes.iter().map(|w| (w.keyspace, w.key)), &wait)
     }
 
-    /// Locks rows that are given in key order, as [`RowLocks::lock_writes`] does.
+    /// Locks the rows that an optimistic transaction is about to commit. The caller gives them in
+    /// key order, so that such commits never deadlock with each other or with batches.
     pub fn lock_rows<'a>(
         &self,
         rows: impl Iterator<Item = (KeyspaceId, &'a [u8])>,
         wait: &LockWait,
-    ) -> Result<BatchLocks> {
-        let mut locks = BatchLocks {
+    ) -> Result<CommitLocks> {
+        let mut locks = CommitLocks {
             owner: self.next_owner(),
             held: Vec::new(),
         };
@@ -75,8 +76,8 @@ impl RowLocks {
         Ok(locks)
     }
 
-    /// Releases the locks of a batch.
-    pub fn unlock(&self, locks: BatchLocks) {
+    /// Releases the locks of one commit.
+    pub fn unlock(&self, locks: CommitLocks) {
         self.table.unlock_all(locks.owner, &locks.held);
     }
 
@@ -88,8 +89,8 @@ impl RowLocks {
             let mut locks = Vec::new();
             for (keyspace, key) in written_rows(state.ops()) {
                 let hash = self.table.hash(keyspace, key);
-                // Only another prepared transaction can hold this lock: both wrote the row, one of
-                // them without a lock. One lock then protects the row for both.
+                // Only another prepared transaction can hold this lock: one of the two used an
+                // untracked write. That lock then protects the row for both.
                 let wait = LockWait::timeout(Duration::ZERO);
                 let locked = self
                     .table

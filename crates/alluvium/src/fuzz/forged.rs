@@ -1,5 +1,5 @@
-//! Whole databases with one wrong statement under a valid checksum: a record of the log, an edit of
-//! the manifest, a section of a table or value file. Opening, reading, writing and verifying may
+//! Whole databases with one forged structure under a valid checksum: a record of the log, an edit
+//! of the manifest, a section of a table or value file. Opening, reading, writing and verifying may
 //! fail, but must not panic or hang.
 
 use std::path::{Path, PathBuf};

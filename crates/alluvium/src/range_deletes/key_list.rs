@@ -59,7 +59,8 @@ impl KeyList {
         self.partition_point_by(self.len(), |at| is_before(self.get(at)))
     }
 
-    /// As [`KeyList::partition_point`] for the positions 0 to `len`.
+    /// Returns the first number below `len` for which the predicate is false, or `len`. Callers
+    /// number keys or ranges.
     pub fn partition_point_by(&self, len: usize, is_before: impl Fn(usize) -> bool) -> usize {
         let (mut low, mut high) = (0, len);
         while low < high {
@@ -73,7 +74,7 @@ impl KeyList {
         low
     }
 
-    /// Returns the bytes of all keys.
+    /// Returns the total length of all keys in bytes.
     pub fn key_bytes(&self) -> usize {
         self.bytes.len()
     }

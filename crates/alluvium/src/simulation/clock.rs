@@ -1,4 +1,5 @@
-//! Monotonic time of the engine: virtual in a run, real outside.
+//! Monotonic clock for builds with the feature `simulation`: virtual time in a simulated run, real
+//! time outside.
 
 use std::ops::{Add, Sub};
 use std::sync::OnceLock;

@@ -26,7 +26,8 @@ pub struct Policy {
 /// Long enough for a flush and a compaction.
 const STALL_STEPS_MAX: u64 = 4_000;
 
-/// Object that a thread waits for. An address distinguishes locks; it decides nothing.
+/// Object that a thread waits for. Addresses are only compared for equality, so they do not
+/// influence the schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     Lock(usize),

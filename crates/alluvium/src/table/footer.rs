@@ -40,7 +40,7 @@ const RANGE_DELETES: u32 = 1;
 /// Must-know bit of a table that points into value files.
 const POINTERS: u32 = 8;
 
-/// Must-know bits that this version supports. Bits 1 and 2 are reserved and never written.
+/// Must-know bits that this version supports. Masks 2 and 4 are reserved and never written.
 const KNOWN_FEATURES: u32 = RANGE_DELETES | POINTERS;
 
 /// Offset and length of a section in the file.
@@ -63,7 +63,8 @@ pub(super) struct Footer {
     pub(super) range_deletes: Handle,
     /// True if rows point into value files.
     pub(super) points: bool,
-    /// Sum of the lengths of all sections, including those that this version does not read.
+    /// Sum of the lengths of the sections that the footer names, reserved ones included; data
+    /// blocks do not count. Ignored by `encode`.
     pub(super) sections_bytes: u64,
 }
 

@@ -36,7 +36,8 @@ pub(super) fn decode(raw: &[u8]) -> Result<RangeDeletes, Malformed> {
     let count = d.varint().ok_or_else(|| malformed("no count"))?;
     let (mut ranges, mut seqnos) = (RangeDeletes::default(), Vec::new());
     for _ in 0..count {
-        // Ends early if the count exceeds the fragments in the bytes: each fragment takes some.
+        // A count that is too large ends in an error, because each fragment takes at least one
+        // byte.
         let range = fragment(&mut d, &mut seqnos);
         let (start, end) = range.ok_or_else(|| malformed("a cut or malformed one"))?;
         if !ranges.push(start, end, &seqnos) {

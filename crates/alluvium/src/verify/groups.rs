@@ -1,4 +1,5 @@
-//! Rules for the manifest's lists of tables that the tables themselves do not show. Pure.
+//! Check of the manifest's groups for faults that no table file shows alone: order, overlap, key
+//! range, sequence numbers. Pure.
 
 use std::path::Path;
 

@@ -166,7 +166,8 @@ pub enum Action {
 /// Columns that an update writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Written {
-    /// One of these columns, each equally likely. Indexes do not count the key.
+    /// One of these columns, each equally likely. The positions refer to [`TableDef::columns`],
+    /// without the key.
     One(Vec<usize>),
     /// All columns.
     Row,
@@ -254,8 +255,7 @@ impl Definition {
 
     /// Returns the tables as engines see them.
     ///
-    /// # Errors
-    /// A message about the part of the tables that cannot be.
+    /// # Errors A message that names the invalid table, column or index.
     pub fn schema(&self) -> Result<&'static TableSchema, String> {
         let misses = |table: usize| {
             let mut on_it = self.operations().filter(|one| one.table == table);

@@ -28,9 +28,10 @@ pub struct Request {
     /// Rows that are read, or the row that is written, or the first row of a scan. Empty for an
     /// insert.
     pub rows: Vec<u64>,
-    /// Number of rows of an insert or a scan.
+    /// Number of rows that the operation reads, scans or inserts.
     pub count: u64,
-    /// Column that is written alone.
+    /// Index of the only column that an update writes; `None` if it writes the whole row or
+    /// nothing.
     pub column: Option<usize>,
 }
 

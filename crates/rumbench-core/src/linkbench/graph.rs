@@ -110,7 +110,7 @@ impl Graph {
         self.link_types
     }
 
-    /// Returns the number of loaded links of `id1` and type number `index`.
+    /// Returns the length of a list: the number of loaded links of `id1` with type number `index`.
     #[inline]
     pub fn links(&self, id1: u64, index: u64) -> u64 {
         self.links_of_rank(self.by_degree.inverse(id1 - self.start_id), index)
@@ -132,14 +132,16 @@ impl Graph {
         self.start_id + self.by_degree.permute(rank)
     }
 
-    /// Returns the ids that have a list longer than `links`, the longest first.
+    /// Returns the nodes whose list of the first link type, their longest, has more than `links`
+    /// links, longest first.
     pub fn ids_with_lists_above(&self, links: u64) -> impl Iterator<Item = u64> + '_ {
         (0..self.nodes)
             .take_while(move |rank| self.links_of_rank(*rank, 0) > links)
             .map(|rank| self.id_of_rank(rank))
     }
 
-    /// Returns destination number `place` of a list. Places below the list's length are loaded.
+    /// Returns the destination at `place` of a list. The load wrote the places below the list's
+    /// length; later places are free for new links.
     #[inline]
     pub fn destination(&self, id1: u64, link_type: u64, place: u64) -> u64 {
         if self.random_id2_max == 0 {

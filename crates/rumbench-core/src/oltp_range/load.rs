@@ -1,4 +1,4 @@
-//! Clients of the load and of the index build. One client loads a table and builds its index.
+//! Clients of the load and of the index build. One client loads each table and builds its index.
 
 use std::sync::Arc;
 

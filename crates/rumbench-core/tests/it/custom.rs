@@ -157,8 +157,8 @@ fn perform(mut phase: Phase) -> Result<(u64, u64)> {
     Ok((rows, retries))
 }
 
-/// Performs a phase with a thread for each client and an equal share of the operations. Returns
-/// zeros, except for a phase without a number of operations: [`perform`] runs that.
+/// Performs a phase with a thread for each client and an equal share of the operations. A phase
+/// without a number of operations is left to [`perform`]. Otherwise both returned numbers are zero.
 fn perform_in_threads(phase: Phase) -> Result<(u64, u64)> {
     let PhaseEnd::Operations(operations) = phase.end else {
         return perform(phase);
@@ -367,7 +367,7 @@ fn damage_is_found_after_the_load() {
 }
 
 #[test]
-fn every_operation_that_reads_finds_damage() {
+fn every_operation_on_a_damaged_row_finds_the_damage() {
     for operation in [
         "do = \"read\"",
         "do = \"scan\", rows = 10",
@@ -460,7 +460,7 @@ fn an_update_that_was_lost_is_found() {
 }
 
 #[test]
-fn a_row_too_much_and_an_entry_without_its_row_are_found_at_the_end() {
+fn an_extra_row_and_a_row_without_its_index_entry_are_found_at_the_end() {
     let read = ordered("do = \"read\"");
     let more = wrong_after(&read, 3, |engine| {
         engine.tamper(ROWS, |rows| {

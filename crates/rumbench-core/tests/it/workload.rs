@@ -1,4 +1,4 @@
-//! Whole trials on engines in memory: the load, the phases, the checks.
+//! Whole LinkBench trials on engines in memory: the load, the phases, the checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -282,7 +282,7 @@ fn a_link_lost_with_its_entry_and_count_is_noticed() {
 }
 
 #[test]
-fn the_next_phase_waits_for_the_clients_of_the_phase_before() {
+fn the_next_phase_is_refused_while_clients_of_the_previous_phase_exist() {
     let engine = ModelEngine::new(0);
     let mut bench = linkbench(&[("steps", "2")]);
     perform(bench.next_phase(&engine).unwrap().unwrap()).unwrap();

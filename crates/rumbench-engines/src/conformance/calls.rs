@@ -11,7 +11,7 @@ pub(super) const PLAIN: MapId = MapId(0);
 pub(super) const PREFIXED: MapId = MapId(1);
 
 /// Maps that the suite needs; open the engine with these.
-pub const SCHEMA: &[MapDef] = &[
+pub const KEY_VALUE_MAPS: &[MapDef] = &[
     MapDef {
         name: "plain",
         scan_prefix_bytes: None,

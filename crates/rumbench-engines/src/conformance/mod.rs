@@ -1,8 +1,10 @@
-//! Conformance suite for ordered key-value engines, independent of their implementation.
+//! Three conformance suites for engines, independent of their implementation.
 //!
-//! [`key_value`] runs all cases, each on a fresh database. A case panics with the value found and
-//! the value expected. The suite never holds two transactions on one thread: an engine with a
-//! single writer would deadlock.
+//! [`key_value`] checks an ordered key-value engine opened with [`KEY_VALUE_MAPS`], each case on a
+//! fresh database. [`key_value_table`] checks a table store with the one table of
+//! [`key_value_schema`], and [`table_store`] one with the columns and indexes of [`table_schema`].
+//! A failed check panics with the value found and the value expected. No suite holds two
+//! transactions on one thread, because an engine with a single writer would deadlock.
 
 mod calls;
 mod concurrency;
@@ -14,7 +16,7 @@ mod tables;
 mod transactions;
 mod visibility;
 
-pub use calls::SCHEMA;
+pub use calls::KEY_VALUE_MAPS;
 pub use rows::{key_value_schema, key_value_table};
 pub use table_rows::table_schema;
 pub use tables::table_store;
@@ -26,8 +28,8 @@ use rumbench_core::kv::KvEngine;
 
 use calls::ok;
 
-/// Runs every case. `open` opens [`SCHEMA`] in an existing directory, empty or with a database in
-/// it. `root` is an empty directory.
+/// Runs every case for a key-value engine. `open` opens [`KEY_VALUE_MAPS`] in an existing
+/// directory, empty or with a database in it. `root` is an empty directory.
 ///
 /// # Panics
 /// If the engine misbehaves.

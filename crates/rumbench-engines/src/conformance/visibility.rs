@@ -5,7 +5,7 @@ use rumbench_core::engine::Engine;
 use rumbench_core::kv::{Direction, KvConnection, KvEngine, KvTxn, MapId};
 
 use super::calls::{
-    PLAIN, PREFIXED, SCHEMA, connect, expect, get, get_for_update, keys, ok, put, range,
+    KEY_VALUE_MAPS, PLAIN, PREFIXED, connect, expect, get, get_for_update, keys, ok, put, range,
 };
 
 pub(super) fn committed_rows_are_seen<E: KvEngine>(engine: &E) {
@@ -228,7 +228,7 @@ pub(super) fn large_and_empty_values<E: KvEngine + Engine>(engine: &E) {
 
 pub(super) fn unknown_maps_are_errors<E: KvEngine>(engine: &E) {
     let mut connection = connect(engine);
-    let missing = MapId(SCHEMA.len());
+    let missing = MapId(KEY_VALUE_MAPS.len());
     assert!(
         connection.get(missing, b"a", |_| ()).is_err(),
         "get of an unknown map"

@@ -15,7 +15,7 @@ use rumbench_core::engine::{EngineError, Result};
 /// More than the number of clients, so that few rows share a shard.
 const SHARDS: usize = 64;
 
-/// Identity and age of a transaction: smaller is older.
+/// Identity of a transaction: its number in the order of begins, so the smaller number is older.
 pub(super) type Age = u64;
 
 /// Row locks of a database.
@@ -26,7 +26,8 @@ pub(super) struct LockTable {
 
 #[derive(Default)]
 struct Shard {
-    /// Owner of each locked key. Held for a look-up; no other lock is taken meanwhile.
+    /// Owner of each locked key. The mutex is held for one look-up only, and no other mutex is
+    /// taken meanwhile.
     owners: Mutex<HashMap<Box<[u8]>, Age>>,
     /// Notified whenever a key of this shard is unlocked.
     freed: Condvar,
@@ -50,7 +51,8 @@ impl LockTable {
     pub(super) fn lock(&self, key: &[u8], age: Age) -> Result<bool> {
         let shard = self.shard(key);
         let mut owners = shard.owners();
-        // Terminates: each round has a new owner, and an older owner ends the wait.
+        // Each wake-up checks the owner anew. The wait ends when the key is free or has an older
+        // owner.
         loop {
             match owners.get(key).copied() {
                 None => {

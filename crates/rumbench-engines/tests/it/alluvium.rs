@@ -13,7 +13,7 @@ fn the_sync_interval_is_a_setting_within_what_buffered_promises() {
         let mut config = config(root.path(), Durability::Buffered);
         let setting = ("sync_interval_ms".to_owned(), interval.to_owned());
         config.settings.extend([setting]);
-        Alluvium::open(&config, conformance::SCHEMA).map(|engine| engine.facts())
+        Alluvium::open(&config, conformance::KEY_VALUE_MAPS).map(|engine| engine.facts())
     };
     let facts = open("250").unwrap();
     assert_eq!(facts.configuration["sync_interval_ms"], "250");
@@ -30,7 +30,8 @@ fn compression_and_the_size_of_blocks_are_settings() {
         let dir = root.path().join(format!("{key}-{value}"));
         let mut config = config(&dir, Durability::Buffered);
         config.settings.extend([(key.to_owned(), value.to_owned())]);
-        Alluvium::open(&config, conformance::SCHEMA).map(|engine| engine.facts().configuration)
+        Alluvium::open(&config, conformance::KEY_VALUE_MAPS)
+            .map(|engine| engine.facts().configuration)
     };
     assert_eq!(open("compression", "none").unwrap()["compression"], "none");
     assert_eq!(
@@ -50,6 +51,10 @@ fn compression_and_the_size_of_blocks_are_settings() {
 fn alluvium_behaves_as_an_ordered_map() {
     let root = tempfile::tempdir().unwrap();
     conformance::key_value(root.path(), &|dir| {
-        Alluvium::open(&config(dir, Durability::Buffered), conformance::SCHEMA).unwrap()
+        Alluvium::open(
+            &config(dir, Durability::Buffered),
+            conformance::KEY_VALUE_MAPS,
+        )
+        .unwrap()
     });
 }

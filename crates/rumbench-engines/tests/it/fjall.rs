@@ -10,6 +10,10 @@ use crate::setup::config;
 fn fjall_behaves_as_an_ordered_map() {
     let root = tempfile::tempdir().unwrap();
     conformance::key_value(root.path(), &|dir| {
-        Fjall::open(&config(dir, Durability::Buffered), conformance::SCHEMA).unwrap()
+        Fjall::open(
+            &config(dir, Durability::Buffered),
+            conformance::KEY_VALUE_MAPS,
+        )
+        .unwrap()
     });
 }

@@ -13,7 +13,7 @@ fn leveldb_behaves_as_an_ordered_map() {
         conformance::key_value(root.path(), &|dir| {
             let mut config = config(dir, Durability::Buffered);
             config.variant = variant.clone();
-            LevelDb::open(&config, conformance::SCHEMA).unwrap()
+            LevelDb::open(&config, conformance::KEY_VALUE_MAPS).unwrap()
         });
     }
 }
@@ -23,6 +23,6 @@ fn leveldb_behaves_as_an_ordered_map() {
 fn leveldb_with_synced_commits_behaves_as_an_ordered_map() {
     let root = tempfile::tempdir().unwrap();
     conformance::key_value(root.path(), &|dir| {
-        LevelDb::open(&config(dir, Durability::Sync), conformance::SCHEMA).unwrap()
+        LevelDb::open(&config(dir, Durability::Sync), conformance::KEY_VALUE_MAPS).unwrap()
     });
 }

@@ -10,6 +10,10 @@ use crate::setup::config;
 fn lmdb_behaves_as_an_ordered_map() {
     let root = tempfile::tempdir().unwrap();
     conformance::key_value(root.path(), &|dir| {
-        Lmdb::open(&config(dir, Durability::Buffered), conformance::SCHEMA).unwrap()
+        Lmdb::open(
+            &config(dir, Durability::Buffered),
+            conformance::KEY_VALUE_MAPS,
+        )
+        .unwrap()
     });
 }

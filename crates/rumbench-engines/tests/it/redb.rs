@@ -12,7 +12,7 @@ fn redb_behaves_as_an_ordered_map() {
     for class in [Durability::Buffered, Durability::None] {
         let root = tempfile::tempdir().unwrap();
         conformance::key_value(root.path(), &|dir| {
-            Redb::open(&config(dir, class), conformance::SCHEMA).unwrap()
+            Redb::open(&config(dir, class), conformance::KEY_VALUE_MAPS).unwrap()
         });
     }
 }

@@ -13,8 +13,11 @@ use crate::setup::config;
 fn rocksdb_behaves_as_an_ordered_map() {
     let root = tempfile::tempdir().unwrap();
     conformance::key_value(root.path(), &|dir| {
-        RocksDb::<Transactional>::open(&config(dir, Durability::Buffered), conformance::SCHEMA)
-            .unwrap()
+        RocksDb::<Transactional>::open(
+            &config(dir, Durability::Buffered),
+            conformance::KEY_VALUE_MAPS,
+        )
+        .unwrap()
     });
 }
 
@@ -26,7 +29,7 @@ fn rocksdb_without_transactions_behaves_as_an_ordered_map() {
         conformance::key_value_without_transactions(root.path(), &|dir| {
             let mut config = config(dir, Durability::Buffered);
             config.variant = variant.map(str::to_string);
-            RocksDb::<Plain>::open(&config, conformance::SCHEMA).unwrap()
+            RocksDb::<Plain>::open(&config, conformance::KEY_VALUE_MAPS).unwrap()
         });
     }
 }
@@ -35,7 +38,7 @@ fn rocksdb_without_transactions_behaves_as_an_ordered_map() {
 fn rocksdb_without_transactions_refuses_one_and_says_so() {
     let root = tempfile::tempdir().unwrap();
     let config = config(root.path(), Durability::Buffered);
-    let engine = RocksDb::<Plain>::open(&config, conformance::SCHEMA).unwrap();
+    let engine = RocksDb::<Plain>::open(&config, conformance::KEY_VALUE_MAPS).unwrap();
     let stated = &engine.facts().configuration["transactions"];
     assert!(stated.starts_with("none"), "{stated}");
     let mut connection = engine.connect().unwrap();
@@ -48,7 +51,7 @@ fn rocksdb_without_transactions_refuses_one_and_says_so() {
 fn ingesting_a_table_leaves_no_extra_file() {
     let root = tempfile::tempdir().unwrap();
     let config = config(root.path(), Durability::Buffered);
-    let engine = RocksDb::<Plain>::open(&config, conformance::SCHEMA).unwrap();
+    let engine = RocksDb::<Plain>::open(&config, conformance::KEY_VALUE_MAPS).unwrap();
     let mut connection = engine.connect().unwrap();
     let rows = [(&b"a"[..], &b"1"[..]), (b"b", b"2")];
     let map = rumbench_core::kv::MapId(0);
@@ -66,7 +69,7 @@ fn every_variant_of_rocksdb_behaves_as_an_ordered_map() {
         conformance::key_value(root.path(), &|dir| {
             let mut config = config(dir, Durability::Buffered);
             config.variant = Some(variant.to_string());
-            RocksDb::<Transactional>::open(&config, conformance::SCHEMA).unwrap()
+            RocksDb::<Transactional>::open(&config, conformance::KEY_VALUE_MAPS).unwrap()
         });
     }
 }
@@ -99,7 +102,7 @@ fn rocksdb_with_a_users_options_behaves_as_an_ordered_map() {
     let file = root.path().join("OPTIONS");
     std::fs::write(&file, OPTIONS).unwrap();
     conformance::key_value(root.path(), &|dir| {
-        RocksDb::<Transactional>::open(&with_file(dir, &file), conformance::SCHEMA).unwrap()
+        RocksDb::<Transactional>::open(&with_file(dir, &file), conformance::KEY_VALUE_MAPS).unwrap()
     });
 }
 
@@ -111,7 +114,8 @@ fn a_users_options_are_those_that_rocksdb_runs_with() {
     let dir = root.path().join("data");
     std::fs::create_dir(&dir).unwrap();
     let engine =
-        RocksDb::<Transactional>::open(&with_file(&dir, &file), conformance::SCHEMA).unwrap();
+        RocksDb::<Transactional>::open(&with_file(&dir, &file), conformance::KEY_VALUE_MAPS)
+            .unwrap();
     let configuration = engine.facts().configuration;
     let database = &configuration["options_file [DBOptions]"];
     assert_eq!(database, "max_background_jobs=3");
@@ -127,7 +131,7 @@ fn a_users_options_are_those_that_rocksdb_runs_with() {
         .iter()
         .filter(|line| **line == "write_buffer_size=1048576");
     // The mandatory column family and one for each map.
-    assert_eq!(buffers.count(), 1 + conformance::SCHEMA.len());
+    assert_eq!(buffers.count(), 1 + conformance::KEY_VALUE_MAPS.len());
 }
 
 #[test]
@@ -168,7 +172,7 @@ fn one_codec_for_all_levels_is_a_setting_and_reported() {
         config.variant = variant.map(str::to_string);
         let setting = ("compression".to_string(), codec.to_string());
         config.settings.extend([setting]);
-        RocksDb::<Plain>::open(&config, conformance::SCHEMA).map(|engine| engine.facts())
+        RocksDb::<Plain>::open(&config, conformance::KEY_VALUE_MAPS).map(|engine| engine.facts())
     };
     let facts = open(None, "none").unwrap();
     assert_eq!(
@@ -194,7 +198,7 @@ fn the_compaction_style_is_a_setting_of_every_tuned_variant() {
         config.variant = variant.map(str::to_string);
         let setting = style.map(|style| ("compaction".to_string(), style.to_string()));
         config.settings.extend(setting);
-        let engine = RocksDb::<Plain>::open(&config, conformance::SCHEMA);
+        let engine = RocksDb::<Plain>::open(&config, conformance::KEY_VALUE_MAPS);
         engine.map(|engine| engine.facts().configuration["compaction"].clone())
     };
     assert_eq!(style(None, Some("universal")).unwrap(), "universal");
@@ -222,6 +226,6 @@ fn rocksdb_with_an_lru_cache_behaves_as_an_ordered_map() {
         config
             .settings
             .insert("block_cache".to_string(), "lru".to_string());
-        RocksDb::<Transactional>::open(&config, conformance::SCHEMA).unwrap()
+        RocksDb::<Transactional>::open(&config, conformance::KEY_VALUE_MAPS).unwrap()
     });
 }

@@ -11,7 +11,11 @@ use crate::setup::config;
 fn wiredtiger_behaves_as_an_ordered_map() {
     let root = tempfile::tempdir().unwrap();
     conformance::key_value(root.path(), &|dir| {
-        WiredTiger::open(&config(dir, Durability::Buffered), conformance::SCHEMA).unwrap()
+        WiredTiger::open(
+            &config(dir, Durability::Buffered),
+            conformance::KEY_VALUE_MAPS,
+        )
+        .unwrap()
     });
 }
 
@@ -21,7 +25,7 @@ fn the_defaults_of_wiredtiger_behave_as_an_ordered_map() {
     conformance::key_value(root.path(), &|dir| {
         let mut config = config(dir, Durability::None);
         config.variant = Some("default".to_string());
-        WiredTiger::open(&config, conformance::SCHEMA).unwrap()
+        WiredTiger::open(&config, conformance::KEY_VALUE_MAPS).unwrap()
     });
 }
 
@@ -32,7 +36,7 @@ fn a_row_that_is_read_for_update_cannot_be_written_by_others() {
     let dir = tempfile::tempdir().unwrap();
     let engine = WiredTiger::open(
         &config(dir.path(), Durability::Buffered),
-        conformance::SCHEMA,
+        conformance::KEY_VALUE_MAPS,
     )
     .unwrap();
     let map = MapId(0);

@@ -1,8 +1,8 @@
 //! sysbench: the report at the end of a test, in the formats of versions 0.5 to 1.1.
 //!
 //! The output does not name its test, so the file's name or `STEP=FILE` does. One event is one
-//! operation, as in oltp-range. Response times are in milliseconds and have one percentile,
-//! normally the 95th; the 99th is read too.
+//! operation, as in oltp-range. A report has response times in milliseconds and one percentile: the
+//! 95th by default, or the 99th.
 
 use anyhow::Result;
 use rumbench_core::oltp_range::tests::of_phase;

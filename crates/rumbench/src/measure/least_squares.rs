@@ -1,8 +1,8 @@
 //! Linear least squares with few parameters: best values, residuals, and uncertainty of the values.
 //!
 //! Columns are scaled to the same length before the normal equations are solved. A column of
-//! `N (N - 1)` for thousands of clients then loses no precision next to a column of ones. Not
-//! suitable for more than a handful of parameters.
+//! `N (N - 1)` for thousands of clients then loses no precision next to a column of ones. Suitable
+//! for a handful of parameters only.
 
 /// A solved system.
 #[derive(Debug, Clone)]
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_of_a_mean_is_the_textbook_one() {
+    fn the_variance_of_a_mean_is_the_textbook_one() {
         let found = solve(&[vec![1.0], vec![1.0], vec![1.0]], &[1.0, 2.0, 3.0]).unwrap();
         assert!((found.values[0] - 2.0).abs() < 1e-12);
         // The variance of one number is 1, that of the mean of three a third.

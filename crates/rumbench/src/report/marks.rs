@@ -9,8 +9,8 @@ pub const RATE_KEPT: f64 = 0.95;
 /// Share of the CPU of client threads and server above which the laboratory, not the engine, limits
 /// a closed loop.
 const CLIENT_BOUND: f64 = 0.5;
-/// Duration in seconds below which rates and shares of CPU are not judged: a single interruption of
-/// a thread would determine them.
+/// Shortest phase, in seconds, with marks for the background rate and the client's CPU: in a
+/// shorter one, a single interruption of a thread would decide.
 const SECONDS_MIN: f64 = 1.0;
 
 /// Returns true if a phase missed its rate.

@@ -1,5 +1,5 @@
-//! Results of `--profile`: counts of the processor for each operation, and the functions on which
-//! CPU time went.
+//! Results of `--profile`: hardware counters for each operation, and the functions on which CPU
+//! time went.
 
 use super::selection::Group;
 use super::table::Table;
@@ -125,7 +125,8 @@ pub fn short(name: &str) -> String {
     }
 }
 
-/// Formats the functions of a profile with their own time: `f (31 %), g (12 %) and h (9 %)`.
+/// Formats the functions of a profile with their own share of CPU time: `f (31 %), g (12 %) and h
+/// (9 %)`.
 pub fn in_words(functions: &[HotFunction]) -> String {
     let told = |f: &HotFunction| format!("{} ({:.0} %)", short(&f.name), 100.0 * f.own_share);
     and(&functions.iter().map(told).collect::<Vec<_>>())

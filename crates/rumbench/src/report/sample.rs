@@ -1,4 +1,5 @@
-//! Fixed results for the tests of reports and store: two engines, one repetition.
+//! Fixed suite results for the tests of reports and store: two engines, one repetition unless
+//! stated.
 
 use std::collections::BTreeMap;
 

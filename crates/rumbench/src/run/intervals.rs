@@ -1,5 +1,5 @@
-//! Seconds of a phase: operations and longest response by type, and the milliseconds with a
-//! completion.
+//! Counts for each second of a phase: completions and longest response by operation type, and a
+//! bitmap of the milliseconds with a completion.
 //!
 //! A client counts into its own [`Second`] and hands it over when its next completion falls into
 //! another second. The timing path therefore neither locks nor shares memory more often than once a
@@ -117,7 +117,8 @@ impl Intervals {
         self.lock().iter().flat_map(|second| &second.counts).sum()
     }
 
-    /// Returns the intervals from `first` up to (not including) `end`.
+    /// Returns the counts of the seconds from `first` up to, but not including, `end`, both since
+    /// the start of the phase.
     pub fn export(&self, names: &[&str], first: u64, end: u64) -> Vec<Interval> {
         let seconds = self.lock();
         (first..end.min(seconds.len() as u64))

@@ -1,8 +1,8 @@
 //! The results store: one SQLite file with a row for each phase of each trial, and the whole JSON
 //! of each suite.
 //!
-//! It keeps the history of many suites; `DIR/result.json` remains authoritative. A store that
-//! cannot be opened is a warning.
+//! It keeps the history of many suites; `DIR/result.json` remains authoritative. If a suite cannot
+//! be added, `rumbench run` only prints a warning.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! `dump log`: the records of the write-ahead log that the database still needs.
+//! `dump log`: lists the records of the write-ahead log, from the oldest segment that the database
+//! still needs.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Integer columns: a base, and each entry's difference to it in as few bytes as the largest one
-//! needs.
+//! Codec of integer columns (frame of reference): the smallest value, then each entry's difference
+//! to it. All differences have the width of the largest.
 //!
 //! ```text
 //! base varint | width u8 (0..=8) | `width` planes of one byte for each entry,
@@ -22,7 +22,8 @@ pub fn put_ints(out: &mut Vec<u8>, values: impl Iterator<Item = u64> + Clone) {
     }
 }
 
-/// Column in a raw block. Every value is at most the limit given to [`Ints::read`].
+/// View of a column in the uncompressed bytes of a block. Every value is at most the limit given to
+/// [`Ints::read`].
 #[derive(Debug, Clone, Copy)]
 pub struct Ints<'a> {
     base: u64,

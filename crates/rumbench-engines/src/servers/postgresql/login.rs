@@ -12,9 +12,9 @@ use crate::servers::endpoint::{Address, Endpoint, Password};
 use crate::servers::packages::POSTGRESQL;
 use crate::servers::session::{Fields, ServerError, Wire, unexpected};
 
-/// Authentication requests of the server; numbers of the protocol.
+/// Codes of the server's authentication messages in the PostgreSQL protocol.
 mod asked {
-    pub(super) const NOTHING: u32 = 0;
+    pub(super) const OK: u32 = 0;
     pub(super) const CLEAR_TEXT: u32 = 3;
     pub(super) const MD5: u32 = 5;
     pub(super) const SASL: u32 = 10;
@@ -32,7 +32,7 @@ const MESSAGE_BYTES_MAX: u32 = 64 << 10;
 /// # Errors
 /// If the server refuses, if it asks for a missing password or for an unsupported method, or if it
 /// cannot prove that it knows the password itself.
-pub(super) fn enter(wire: &mut Wire, endpoint: &Endpoint) -> Result<()> {
+pub(super) fn authenticate(wire: &mut Wire, endpoint: &Endpoint) -> Result<()> {
     // Set between the first message of SCRAM and the server's proof.
     let mut scram = None;
     for _ in 0..MESSAGES_MAX {
@@ -43,8 +43,8 @@ pub(super) fn enter(wire: &mut Wire, endpoint: &Endpoint) -> Result<()> {
         }
         let way = u32::from_be_bytes(body.array()?);
         match (way, &mut scram) {
-            (asked::NOTHING, None) => return Ok(()),
-            (asked::NOTHING, Some(_)) => {
+            (asked::OK, None) => return Ok(()),
+            (asked::OK, Some(_)) => {
                 return Err(EngineError::Wrong(
                     "postgresql let the user in without a proof that it knows the password"
                         .to_string(),
@@ -236,7 +236,7 @@ mod tests {
         let endpoint = engine.server.running.endpoint.clone();
         let mut own = PostgresSession::connect(&endpoint).unwrap();
         want_passwords(&mut own, &dir.path().join(DATA_FOLDER));
-        let enter = |user: &str, given: Option<&str>| {
+        let log_in = |user: &str, given: Option<&str>| {
             let password = given.map(|text| {
                 let file = dir.path().join("password");
                 std::fs::write(&file, text).unwrap();
@@ -251,11 +251,11 @@ mod tests {
         };
         for (user, _) in WAYS {
             // The server reloads its rules asynchronously.
-            while enter(user, None).is_ok() {}
-            assert_eq!(enter(user, Some("two words")).unwrap(), user);
-            let error = enter(user, None).unwrap_err().to_string();
+            while log_in(user, None).is_ok() {}
+            assert_eq!(log_in(user, Some("two words")).unwrap(), user);
+            let error = log_in(user, None).unwrap_err().to_string();
             assert!(error.contains("password_file"), "{error}");
-            let error = format!("{:?}", enter(user, Some("two word")).unwrap_err());
+            let error = format!("{:?}", log_in(user, Some("two word")).unwrap_err());
             assert!(error.contains("28P01"), "{user}: {error}");
             assert!(!error.contains("two word"), "{error}");
         }

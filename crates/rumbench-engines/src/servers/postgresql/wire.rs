@@ -65,7 +65,7 @@ impl PostgresSession {
         startup.extend_from_slice(&(3_u32 << 16).to_be_bytes());
         startup.extend_from_slice(parameters.as_bytes());
         session.wire.send(&startup)?;
-        login::enter(&mut session.wire, endpoint)?;
+        login::authenticate(&mut session.wire, endpoint)?;
         session.answer(&mut |_, _| Ok(()))?;
         session.wire.entered()?;
         Ok(session)

@@ -11,8 +11,8 @@ use crate::store::sweep::{Aging, AgingStep, Estimate};
 /// Fewest steps for a trend.
 pub const STEPS_MIN: usize = 3;
 
-/// Returns the aging of one trial. Its steps are the last phases with operations that share a name.
-/// `None` if it has no such phases or no settle before them.
+/// Returns the aging of one trial. Its steps are all phases with the base name of the last phase
+/// that has operations. `None` if it has no such phases or no settle before them.
 pub fn of(trial: &TrialResult) -> Option<Aging> {
     let worked = |phase: &&PhaseResult| phase.operations > 0;
     let name = trial.phases.iter().rfind(worked)?.base_name();

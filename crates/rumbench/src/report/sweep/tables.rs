@@ -15,7 +15,8 @@ use crate::text::{gib, number};
 /// Most rows in a table of steps; of more steps only every n-th is shown.
 const STEPS_SHOWN: usize = 60;
 
-/// Returns all tables of a sweep over a setting.
+/// Returns the tables of a sweep over a setting: one for each phase except the warm-up, then the
+/// fits.
 pub fn of_points(suite: &SuiteResult, sweep: &Sweep, whole: &Whole<'_>) -> Vec<Table> {
     let phases = whole.phases();
     let mut tables: Vec<Table> = Vec::new();
@@ -102,7 +103,8 @@ fn row(engine: &str, first: &Point, point: &Point) -> Vec<String> {
     ]
 }
 
-/// Returns the fits of these engines as numbers, with notes in words.
+/// Returns the table of scalability coefficients (Universal Scalability Law), with a conclusion for
+/// each engine and phase as a note.
 pub fn fits(suite: &SuiteResult, sweep: &Sweep, whole: &Whole<'_>) -> Option<Table> {
     let engines = whole.engines();
     let own = sweep
@@ -179,7 +181,8 @@ fn with_interval(found: Estimate) -> String {
     }
 }
 
-/// Returns the throughput of the fit of an engine and phase at a number of clients.
+/// Returns the throughput that the fitted law of an engine and phase predicts for a number of
+/// clients.
 pub fn fitted(sweep: &Sweep, engine: &str, phase: &str, clients: f64) -> Option<f64> {
     let mut fits = sweep.scalability.iter();
     let fit = fits.find(|fit| fit.engine == engine && fit.phase == phase)?;

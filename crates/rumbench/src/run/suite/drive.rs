@@ -1,4 +1,4 @@
-//! Process of one trial from start to end: applies every event to the result.
+//! Runs the child process of one trial to its end, and applies its events to the result.
 
 use std::path::PathBuf;
 use std::sync::mpsc::RecvTimeoutError;
@@ -20,8 +20,8 @@ use crate::store::result::TrialResult;
 /// Control group and profiler of a trial's process.
 struct TrialMonitor {
     group: Option<Group>,
-    /// Phase that enables the group's bound of operations. None: the bound is already set, or there
-    /// is none.
+    /// Phase that starts the group's limit of device I/O operations. None: the limit is already
+    /// set, or there is none.
     bound_from: Option<String>,
     /// True if the kernel refused that bound during the trial.
     has_lost_bound: bool,

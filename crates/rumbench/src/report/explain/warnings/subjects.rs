@@ -34,13 +34,13 @@ pub(super) fn trial_name(trial: &TrialResult) -> String {
     format!("{} #{}", trial.contestant(), trial.repetition)
 }
 
-/// Returns the trials with valid numbers.
+/// Returns the trials that opened their engine and gave no wrong answer.
 pub(super) fn usable(suite: &SuiteResult) -> impl Iterator<Item = &TrialResult> {
     let trials = suite.trials.iter();
     trials.filter(|trial| !trial.has_mark("wrong-answer") && trial.durability_facts.is_some())
 }
 
-/// Returns the recorded request phases: no loads and no warm-up.
+/// Returns the phases with recorded latencies, without loads and warm-up.
 pub(super) fn requests(suite: &SuiteResult) -> impl Iterator<Item = (&TrialResult, &PhaseResult)> {
     let recorded = |phase: &&PhaseResult| {
         phase.operations > 0 && !counts_rows(&phase.name) && !phase.latency_us.is_empty()
