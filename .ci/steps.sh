@@ -17,7 +17,7 @@ cd "$(dirname "$0")/.."
 
 first_steps=(system fmt tidy formats header licenses libraries clippy docs build)
 # Steps of one lane run one after the other. `servers` looks for processes that `laboratory` left.
-lanes=('laboratory servers' 'test sim' 'smoke kill browser')
+lanes=('laboratory servers' 'test sim' 'smoke kill' browser)
 cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 
@@ -155,10 +155,14 @@ step_test() {
     run_tests --doc
 }
 
-step_laboratory() {
-    # As root, PostgreSQL runs as another user, and its tools write to /dev/null. In some containers
-    # only root may write there.
+# As root, PostgreSQL runs as another user, and its tools write to /dev/null. In some containers only
+# root may write there.
+open_dev_null() {
     [ -w /dev/null ] && [ "$(stat -c %a /dev/null)" = 666 ] || chmod 666 /dev/null || missing 'a /dev/null that all users may write'
+}
+
+step_laboratory() {
+    open_dev_null
     # More tests at a time than processors: they wait for servers.
     run_tests --test laboratory --test adapters -- --test-threads=8
 }
@@ -276,6 +280,7 @@ left_behind() {
 # The servers must leave no process and no socket.
 step_servers() {
     local left
+    open_dev_null
     smoke_engines=("${servers[@]}")
     smoke_cache_bytes=67108864
     in_scratch servers_smoke
