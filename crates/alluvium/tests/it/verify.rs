@@ -43,7 +43,8 @@ fn filled() -> (MemVfs, Database, Keyspace) {
     (vfs, db, k)
 }
 
-/// Waits until replaced tables are removed: a thread that looks for work may hold them for a moment.
+/// Waits until replaced tables are removed: a thread that looks for work may hold them a little
+/// longer.
 fn wait_for_removals(vfs: &MemVfs, db: &Database) {
     while clean(db).tables != table_files(vfs).len() as u64 {
         thread::yield_now();
