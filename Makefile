@@ -30,7 +30,9 @@ miri: ## run the tests of the unsafe code under miri (needs the nightly toolchai
 
 loom: ## check the models of the concurrent structures in all their interleavings
 	CARGO_TARGET_DIR='$(CACHE)/loom' RUSTFLAGS='--cfg loom' \
-	  cargo test --locked --release -p alluvium-mem -p alluvium --lib -- model loom
+	  cargo test --locked --release -p alluvium-mem --test loom
+	CARGO_TARGET_DIR='$(CACHE)/loom' RUSTFLAGS='--cfg loom' \
+	  cargo test --locked --release -p alluvium --lib -- model::model_
 
 # Tests that use unsafe code and threads most; `make asan TESTS=` runs all tests.
 # rustix_use_libc makes rustix call libc, because the sanitizers see only mappings made by libc.
