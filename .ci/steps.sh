@@ -288,7 +288,7 @@ step_servers() {
     [ -z "$left" ] || missing "a clean exit of the servers of $left"
 }
 
-# Folder with a file for each step that has ended: its seconds, its processor time, its exit code.
+# Folder with a file for each step that has ended: its seconds and its processor time.
 ended=$(mktemp -d)
 trap 'rm -rf "$ended"' EXIT
 
@@ -299,7 +299,7 @@ show_times() {
     printf '\n%-12s %7s %7s %7s\n' step seconds budget cpu
     for name in "$@"; do
         [ -e "$ended/$name" ] || continue
-        read -r seconds cpu _ <"$ended/$name"
+        read -r seconds cpu <"$ended/$name"
         IFS='|' read -r budget proves < <(sed -n "s/^| \`$name\` | \([0-9]*\) | \(.*\) |$/\1|\2/p" CONTRIBUTING.md)
         mark=
         [ "$seconds" -le "${budget:?no budget of $name in CONTRIBUTING.md}" ] || mark='over budget: '
@@ -323,7 +323,7 @@ run_step() {
     set -e
     exec {stdout}>&- {stderr}>&-
     cpu=$(awk '{ printf "%.0f", $1 + $2 }' <<<"$cpu")
-    printf '%s %s %s\n' $((SECONDS - started)) "$cpu" "$status" >"$ended/$name"
+    printf '%s %s\n' $((SECONDS - started)) "$cpu" >"$ended/$name"
     if [ "$status" -ne 0 ]; then
         : >"$ended/.failed"
         printf '\nFAILED: step %s (exit code %s, %s s)\n' "$name" "$status" $((SECONDS - started)) >&2

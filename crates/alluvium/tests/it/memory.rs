@@ -123,11 +123,18 @@ fn charged_memory_stays_within_the_memory_budget() {
     saturate(&k, 16_000, 1_000, || {
         keep_peaks(&mut peaks, &mut total, memory(&db))
     });
+    // On a busy machine, the reader may have had too little time to fill the cache.
+    for n in 0..16_000u32 {
+        k.get(&n.to_be_bytes()).expect("get");
+        if n % 100 == 0 {
+            keep_peaks(&mut peaks, &mut total, memory(&db));
+        }
+    }
     // The latest charges may not have been trimmed yet.
     assert!(total as usize <= 17 * MIB, "{total}: {peaks:?}");
     assert!(total as usize > 12 * MIB, "{total}: {peaks:?}");
     assert!(peaks.memtable_bytes as usize > 2 * MIB, "{peaks:?}");
-    assert!(peaks.cache_bytes as usize > 3 * MIB, "{peaks:?}");
+    assert!(peaks.cache_bytes as usize > 4 * MIB, "{peaks:?}");
     assert!(peaks.job_bytes as usize > MIB, "{peaks:?}");
     assert!(peaks.table_bytes as usize > 32 << 10, "{peaks:?}");
     db.settle().expect("settle");
