@@ -123,22 +123,23 @@ fn charged_memory_stays_within_the_memory_budget() {
     saturate(&k, 16_000, 1_000, || {
         keep_peaks(&mut peaks, &mut total, memory(&db))
     });
-    // On a busy machine, the reader may have had too little time to fill the cache.
+    // On a busy machine, the reader has too little time to fill the cache.
+    assert!(peaks.memtable_bytes as usize > 2 * MIB, "{peaks:?}");
+    assert!(peaks.job_bytes as usize > MIB, "{peaks:?}");
+    assert!(peaks.table_bytes as usize > 32 << 10, "{peaks:?}");
+    db.settle().expect("settle");
+    assert_eq!(memory(&db).job_bytes, 0, "buffers go with their jobs");
     for n in 0..16_000u32 {
         k.get(&n.to_be_bytes()).expect("get");
         if n % 100 == 0 {
             keep_peaks(&mut peaks, &mut total, memory(&db));
         }
     }
-    // The latest charges may not have been trimmed yet.
-    assert!(total as usize <= 17 * MIB, "{total}: {peaks:?}");
+    assert!(peaks.cache_bytes as usize > 8 * MIB, "{peaks:?}");
+    // A thread that the scheduler stops trims the cache late, and `stats` does not read all parts
+    // at the same moment. Without trimming, the cache alone would take 13 MiB.
+    assert!(total as usize <= 20 * MIB, "{total}: {peaks:?}");
     assert!(total as usize > 12 * MIB, "{total}: {peaks:?}");
-    assert!(peaks.memtable_bytes as usize > 2 * MIB, "{peaks:?}");
-    assert!(peaks.cache_bytes as usize > 4 * MIB, "{peaks:?}");
-    assert!(peaks.job_bytes as usize > MIB, "{peaks:?}");
-    assert!(peaks.table_bytes as usize > 32 << 10, "{peaks:?}");
-    db.settle().expect("settle");
-    assert_eq!(memory(&db).job_bytes, 0, "buffers go with their jobs");
 }
 
 /// Returns a database with a memory budget of 16 MiB and a full cache.
