@@ -17,6 +17,9 @@ pub const SERVER: (&str, &str, &str) = ("mariadb-innodb", "root", "socket");
 #[cfg(not(feature = "mariadb"))]
 pub const SERVER: (&str, &str, &str) = ("postgresql", "rumbench", ".s.PGSQL.5432");
 
+/// Some reads and some writes.
+const STEPS: &str = "steps=load,index,point-query,settle,read-only:10,update-index";
+
 fn start(dir: &Path) -> Box<dyn Engine> {
     start_with(SERVER.0, dir, BTreeMap::new())
 }
@@ -72,6 +75,8 @@ fn a_suite_on_a_running_server_measures_its_process_and_says_that_it_is_not_its_
         let small = [
             "--set",
             "rows=300",
+            "--set",
+            STEPS,
             "--set",
             "operations=20",
             "--set",
@@ -172,7 +177,7 @@ fn both_engines_of_one_server_stand_in_one_suite() {
         arguments.extend(["--engine", engines[place]]);
         arguments.extend(["--set", &addresses[place], "--set", &databases[place]]);
     }
-    let small = ["rows=300", "operations=20", "clients=2"];
+    let small = ["rows=300", STEPS, "operations=20", "clients=2"];
     arguments.extend(small.iter().flat_map(|setting| ["--set", *setting]));
     arguments.extend(["--repeat", "2", "--out", out.to_str().expect("UTF-8")]);
     let output = rumbench(dir.path(), &arguments);

@@ -57,7 +57,7 @@ fn configured(dir: &Path, server: &str, lines: &str, nodes: &str) -> Value {
     fs::write(&options, lines).unwrap();
     let file = format!("{server}={}", options.display());
     let mut arguments = suite(server, nodes, out.to_str().unwrap());
-    arguments.extend(["--options-file", &file]);
+    arguments.extend(["--set", "nlinks_max=500", "--options-file", &file]);
     failed(dir, server, &rumbench(dir, &arguments))
 }
 

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use crate::{result, rumbench, text};
 
@@ -76,10 +77,14 @@ fn ended(value: &serde_json::Value) -> usize {
         .count()
 }
 
+/// Pause between two looks at a state that another process reaches. Without it, tests take the
+/// processor from the process for which they wait.
+pub const PAUSE: Duration = Duration::from_millis(2);
+
 /// Waits until `wanted` holds, or the suite has ended by itself.
 pub fn wait(child: &mut Child, wanted: &dyn Fn() -> bool) {
     while !wanted() && child.try_wait().unwrap().is_none() {
-        std::thread::yield_now();
+        std::thread::sleep(PAUSE);
     }
 }
 

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::resume::wait;
 use crate::{result, rumbench, text};
 
 const FILE: &str = r#"
@@ -79,9 +80,8 @@ fn a_killed_suite_goes_on_at_the_trial_that_was_running() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    while !out.join("second").join("suite.json").exists() && child.try_wait().unwrap().is_none() {
-        std::thread::yield_now();
-    }
+    let second = out.join("second").join("suite.json");
+    wait(&mut child, &|| second.exists());
     // Fails if the process has ended, which is fine.
     let _ = child.kill();
     child.wait().unwrap();

@@ -42,6 +42,8 @@ fn a_trial_runs_in_a_group_with_the_limits_of_its_tier() {
         "--set",
         "numbers=2011",
         "--set",
+        "nlinks_max=20000",
+        "--set",
         "operations=400",
     ];
     let output = rumbench(dir.path(), &arguments);
@@ -71,7 +73,12 @@ fn at_tier(tier: &str, more: &[&str]) -> (Option<serde_json::Value>, Output) {
     let out = dir.path().join("out");
     let mut arguments = vec!["run", "linkbench", "--engine", "null", "--storage", tier];
     arguments.extend(["--out", out.to_str().unwrap()]);
-    for set in ["nodes=1000", "numbers=2011", "operations=100"] {
+    for set in [
+        "nodes=1000",
+        "numbers=2011",
+        "nlinks_max=500",
+        "operations=100",
+    ] {
         arguments.extend(["--set", set]);
     }
     arguments.extend(more);

@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::resume::{PAUSE, wait};
 use crate::{SMALL_GRAPH, result, rumbench, text};
 
 fn run(dir: &Path, out: &Path, more: &[&str]) -> std::process::Output {
@@ -166,7 +167,7 @@ fn suite_on_sqlite_verifies_its_rows_and_splits_the_cpu() {
 /// Starts an endless suite and waits until the request phase runs, as shown by the result saved
 /// after the load.
 fn start_endless(dir: &Path, out: &Path) -> Child {
-    let child = Command::new(env!("CARGO_BIN_EXE_rumbench"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_rumbench"))
         .args([
             "run",
             "linkbench",
@@ -186,9 +187,7 @@ fn start_endless(dir: &Path, out: &Path) -> Child {
         let text = std::fs::read_to_string(out.join("result.json")).unwrap_or_default();
         text.contains("\"name\": \"load\"")
     };
-    while !loaded() {
-        std::thread::yield_now();
-    }
+    wait(&mut child, &loaded);
     child
 }
 
@@ -234,7 +233,7 @@ fn trial_process(parent: u32) -> u32 {
         if let Some(pid) = children.split_whitespace().next() {
             return pid.parse().unwrap();
         }
-        std::thread::yield_now();
+        std::thread::sleep(PAUSE);
     }
 }
 

@@ -24,7 +24,7 @@ fn rows_are_left_out(server: &str) {
     let engines = ["--engine", server, "--engine", "null"];
     let settings = [
         "rows=12000",
-        "seconds=10",
+        "seconds=2",
         "steps=load,index,read-only:10000",
     ];
     let settings = settings.iter().flat_map(|setting| ["--set", setting]);
