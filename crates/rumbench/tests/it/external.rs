@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use rumbench_core::engine::{Durability, Engine, OpenConfig, Schema};
 
 use crate::killed::{processes, signal};
-use crate::resume::{has_phase, wait};
+use crate::resume::has_phase;
+use crate::waits::wait;
 use crate::{result, rumbench, text};
 
 /// Engine of the server that this build tests, the superuser of its private servers, and the file

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::resume::{PAUSE, has_phase, kill, wait};
+use crate::resume::{has_phase, kill};
+use crate::waits::{pause, wait};
 use crate::{SMALL_GRAPH, result};
 
 /// Limit so that a failing test ends.
@@ -168,7 +169,7 @@ fn a_killed_trial_process_leaves_no_server_running_while_the_laboratory_goes_on(
         let start = Instant::now();
         while Path::new(&format!("/proc/{server}")).exists() {
             assert!(start.elapsed() < PATIENCE, "{name}: {server} is there");
-            std::thread::sleep(PAUSE);
+            pause();
         }
     }
 }

@@ -31,6 +31,7 @@ mod storage;
 mod suite;
 mod sweep;
 mod usage;
+mod waits;
 #[cfg(feature = "mariadb")]
 mod wrong_rows;
 

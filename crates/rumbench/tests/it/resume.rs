@@ -3,8 +3,8 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
+use crate::waits::wait;
 use crate::{result, rumbench, text};
 
 /// Small trials of the engine that every build has.
@@ -75,17 +75,6 @@ fn ended(value: &serde_json::Value) -> usize {
     trials
         .filter(|trial| trial.get("ended_at").is_some())
         .count()
-}
-
-/// Pause between two looks at a state that another process reaches. Without it, tests take the
-/// processor from the process for which they wait.
-pub const PAUSE: Duration = Duration::from_millis(2);
-
-/// Waits until `wanted` holds, or the suite has ended by itself.
-pub fn wait(child: &mut Child, wanted: &dyn Fn() -> bool) {
-    while !wanted() && child.try_wait().unwrap().is_none() {
-        std::thread::sleep(PAUSE);
-    }
 }
 
 /// Returns everything that must be equal: engines, order, seeds, amounts of work, marks.

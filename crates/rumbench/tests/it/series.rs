@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::resume::wait;
+use crate::waits::wait;
 use crate::{result, rumbench, text};
 
 const FILE: &str = r#"

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::resume::{PAUSE, wait};
+use crate::waits::{pause, wait};
 use crate::{SMALL_GRAPH, result, rumbench, text};
 
 fn run(dir: &Path, out: &Path, more: &[&str]) -> std::process::Output {
@@ -233,7 +233,7 @@ fn trial_process(parent: u32) -> u32 {
         if let Some(pid) = children.split_whitespace().next() {
             return pid.parse().unwrap();
         }
-        std::thread::sleep(PAUSE);
+        pause();
     }
 }
 
