@@ -107,10 +107,11 @@ fn row(engine: &str, first: &Point, point: &Point) -> Vec<String> {
 /// each engine and phase as a note.
 pub fn fits(suite: &SuiteResult, sweep: &Sweep, whole: &Whole<'_>) -> Option<Table> {
     let engines = whole.engines();
-    let own = sweep
-        .scalability
-        .iter()
-        .filter(|fit| engines.contains(&fit.engine));
+    let all = sweep.scalability.iter();
+    let own: Vec<&Scalability> = all.filter(|fit| engines.contains(&fit.engine)).collect();
+    if own.is_empty() {
+        return None;
+    }
     let mut table = Table::new(
         "Universal Scalability Law: X(N) = lambda N / (1 + sigma (N - 1) + kappa N (N - 1)), in brackets 98 % intervals",
         &[
@@ -134,7 +135,7 @@ pub fn fits(suite: &SuiteResult, sweep: &Sweep, whole: &Whole<'_>) -> Option<Tab
         table.notes.push(judgment);
     }
     table.notes.extend(few_cpus(suite, sweep));
-    (!sweep.scalability.is_empty()).then_some(table)
+    Some(table)
 }
 
 /// Returns a note if clients had to share CPUs. A fit cannot distinguish this from contention in
