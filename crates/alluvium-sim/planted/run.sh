@@ -28,7 +28,7 @@ mistakes=(
     early-publication       # commits are visible before they are in the memtables
     unsynced-directory      # a flush names tables in the manifest before their names are durable
     lost-wake               # the end of a flush wakes no thread
-    unlocked-after-restart  # prepared transactions do not get their row locks back
+    unlocked-after-restart:3000 # prepared transactions do not get their row locks back
     late-expiry             # a row still exists at the time of its expiry
     expiry-without-readers  # compactions drop rows that have not expired for an older snapshot
     unchecked-block         # a block's checksum is not checked
