@@ -133,6 +133,7 @@ fn charged_memory_stays_within_the_memory_budget() {
         k.get(&n.to_be_bytes()).expect("get");
         if n % 100 == 0 {
             keep_peaks(&mut peaks, &mut total, memory(&db));
+            assert!(memory(&db).total() as usize <= 17 * MIB, "{peaks:?}");
         }
     }
     assert!(peaks.cache_bytes as usize > 8 * MIB, "{peaks:?}");

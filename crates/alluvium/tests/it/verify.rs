@@ -43,10 +43,14 @@ fn filled() -> (MemVfs, Database, Keyspace) {
     (vfs, db, k)
 }
 
-/// Waits until replaced tables are removed: a thread that looks for work may hold them a little
-/// longer.
-fn wait_for_removals(vfs: &MemVfs, db: &Database) {
-    while clean(db).tables != table_files(vfs).len() as u64 {
+/// Waits until replaced tables are removed, and returns the report of the tables that are left: a
+/// thread that looks for work may hold a table a little longer.
+fn wait_for_removals(vfs: &MemVfs, db: &Database) -> VerifyReport {
+    loop {
+        let report = clean(db);
+        if report.tables == table_files(vfs).len() as u64 {
+            return report;
+        }
         thread::yield_now();
     }
 }
@@ -82,11 +86,7 @@ fn flip(vfs: &MemVfs, name: &str, at: u64) {
 fn a_whole_database_is_read_and_is_clean() {
     let (vfs, db, _) = filled();
     // A compaction that is due may replace tables between the two reads of the file list.
-    let mut report = clean(&db);
-    while report.tables != table_files(&vfs).len() as u64 {
-        thread::yield_now();
-        report = clean(&db);
-    }
+    let report = wait_for_removals(&vfs, &db);
     assert!(report.entries > 100 && report.log_segments > 0 && report.log_records > 0);
     assert_eq!(report.groups_skipped, 0);
     let before = db.stats().expect("stats");

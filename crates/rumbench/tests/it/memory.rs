@@ -22,8 +22,13 @@ fn run(dir: &Path, memory: u64, cache: u64, more: &[&str]) -> Output {
         "--out",
         out.to_str().unwrap(),
     ];
-    let graph = ["nodes=2000", "numbers=2011", "nlinks_max=20000"];
-    for set in graph.into_iter().chain([&*cache, "operations=400"]) {
+    for set in [
+        &cache,
+        "nodes=2000",
+        "numbers=2011",
+        "nlinks_max=20000",
+        "operations=400",
+    ] {
         arguments.extend(["--set", set]);
     }
     arguments.extend(more);

@@ -3,7 +3,7 @@
 
 use std::process::Output;
 
-use crate::{result, rumbench, script, text};
+use crate::{SMALL_GRAPH, result, rumbench, script, text};
 
 #[test]
 fn a_trial_runs_in_a_group_with_the_limits_of_its_tier() {
@@ -73,14 +73,8 @@ fn at_tier(tier: &str, more: &[&str]) -> (Option<serde_json::Value>, Output) {
     let out = dir.path().join("out");
     let mut arguments = vec!["run", "linkbench", "--engine", "null", "--storage", tier];
     arguments.extend(["--out", out.to_str().unwrap()]);
-    for set in [
-        "nodes=1000",
-        "numbers=2011",
-        "nlinks_max=500",
-        "operations=100",
-    ] {
-        arguments.extend(["--set", set]);
-    }
+    arguments.extend(SMALL_GRAPH);
+    arguments.extend(["--set", "operations=100"]);
     arguments.extend(more);
     let output = rumbench(dir.path(), &arguments);
     let found = out.join("result.json").exists().then(|| result(&out));
