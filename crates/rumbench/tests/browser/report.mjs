@@ -22,10 +22,14 @@ const require = createRequire(join(resolve(process.env.PLAYWRIGHT_FOLDER ?? ".")
 const playwright = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core"), "utf8");
 
-// A picture of a whole large page takes most of a minute.
-const isLarge = (file) => statSync(file).size > 400_000;
+const size = (path) => statSync(path).size;
+// On a large page, a picture of the whole and the colors of every text take a minute each.
+const isLarge = (path) => size(path) > 400_000;
 
 const WIDTHS = [360, 900, 1600];
+const SCHEMES = ["light", "dark"];
+// Rules of axe-core.
+const LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"];
 let checks = 0;
 const failures = [];
 const check = (page, what, found) => {
@@ -76,7 +80,7 @@ const looks = async (file, name) => {
   const { page, wrong, close } = await open(file, { viewport: { width: WIDTHS[0], height: 900 } });
   for (const width of WIDTHS) {
     await page.setViewportSize({ width, height: 900 });
-    for (const colorScheme of ["light", "dark"]) {
+    for (const colorScheme of SCHEMES) {
       await page.emulateMedia({ colorScheme });
       await page.screenshot({ path: join(out, `${name}-${width}-${colorScheme}.png`) });
       const background = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
@@ -87,10 +91,13 @@ const looks = async (file, name) => {
   await unfold(page);
   for (const width of WIDTHS) {
     await page.setViewportSize({ width, height: 900 });
-    for (const problem of await page.evaluate(layout)) check(name, `${width}: ${problem}`, false);
+    for (const colorScheme of SCHEMES) {
+      await page.emulateMedia({ colorScheme });
+      for (const problem of await page.evaluate(layout)) check(name, `${width} ${colorScheme}: ${problem}`, false);
+    }
   }
   check(name, wrong.join("; "), wrong.length === 0);
-  await accessible(page, name);
+  await accessible(page, name, isLarge(file));
   await close();
 };
 
@@ -106,21 +113,22 @@ const markKinds = () => {
   }
 };
 
-// The rule about colors looks at few elements, because it takes long for each.
-const accessible = async (page, name) => {
+// Judges the page in both schemes. On a large page, judges contrast for one text of each kind.
+const accessible = async (page, name, large) => {
   await page.addScriptTag({ content: axe });
-  await page.evaluate(markKinds);
-  const judge = async (colorScheme, where, options) => {
+  if (large) await page.evaluate(markKinds);
+  const judge = async (colorScheme, where, least, options) => {
     await page.emulateMedia({ colorScheme });
     const found = await page.evaluate(([where, options]) => axe.run(where ?? document, options), [where, { resultTypes: ["violations"], ...options }]);
-    check(name, `${colorScheme}: axe-core tried nothing`, found.passes.length > 0);
+    check(name, `${colorScheme}: axe-core tried nothing`, found.passes.length >= least);
     for (const problem of found.violations) {
       check(name, `${colorScheme}: ${problem.id} (${problem.help}): ${problem.nodes.slice(0, 3).map((node) => node.html).join(" ")}`, false);
     }
   };
-  const levels = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"];
-  await judge("light", null, { runOnly: levels, rules: { "color-contrast": { enabled: false } } });
-  for (const scheme of ["light", "dark"]) await judge(scheme, { include: ["[data-kind]"] }, { runOnly: ["color-contrast"] });
+  for (const scheme of SCHEMES) {
+    await judge(scheme, null, 11, { runOnly: LEVELS, rules: { "color-contrast": { enabled: !large } } });
+    if (large) await judge(scheme, { include: ["[data-kind]"] }, 1, { runOnly: ["color-contrast"] });
+  }
 };
 
 const withoutScripts = async (file, name) => {
@@ -324,7 +332,7 @@ const whole = async (file) => {
 };
 
 // Two pages at a time, the largest first.
-const waiting = files.toSorted((a, b) => statSync(join(pages, b)).size - statSync(join(pages, a)).size);
+const waiting = files.toSorted((a, b) => size(join(pages, b)) - size(join(pages, a)));
 const worker = async () => {
   for (let file = waiting.shift(); file; file = waiting.shift()) await whole(file);
 };
