@@ -16,8 +16,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 first_steps=(system fmt tidy formats header licenses libraries clippy docs build)
-# Steps of one lane run one after the other. `servers` looks for processes that `laboratory` left.
-lanes=('laboratory servers' 'test sim' 'smoke kill' browser)
+# Steps of one lane run one after the other.
+lanes=(laboratory 'test sim' 'smoke kill servers' browser)
+last_steps=(leftovers)
 cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 
@@ -277,13 +278,16 @@ left_behind() {
     done
 }
 
-# The servers must leave no process and no socket.
 step_servers() {
-    local left
     open_dev_null
     smoke_engines=("${servers[@]}")
     smoke_cache_bytes=67108864
     in_scratch servers_smoke
+}
+
+# The servers of all steps must leave no process and no socket.
+step_leftovers() {
+    local left
     left=$(left_behind)
     [ -z "$left" ] || missing "a clean exit of the servers of $left"
 }
@@ -377,7 +381,7 @@ check_names() {
     for name in "$@"; do
         declare -F "step_$name" >/dev/null || {
             # shellcheck disable=SC2048 # Lanes are lists of words.
-            printf 'no step %s; the steps are: %s\n' "$name" "${first_steps[*]} ${lanes[*]}" >&2
+            printf 'no step %s; the steps are: %s\n' "$name" "${first_steps[*]} ${lanes[*]} ${last_steps[*]}" >&2
             exit 2
         }
     done
@@ -388,11 +392,12 @@ main() {
     if [ "$#" -eq 0 ]; then
         run_steps "${first_steps[@]}"
         has_failed || run_lanes
+        run_steps "${last_steps[@]}"
     else
         run_steps "$@"
     fi
     # shellcheck disable=SC2048,SC2086 # Lanes are lists of words.
-    show_times "${first_steps[@]}" ${lanes[*]}
+    show_times "${first_steps[@]}" ${lanes[*]} "${last_steps[@]}"
     if has_failed; then exit 1; fi
     printf '\nall steps ok, %s s\n' "$SECONDS"
 }
