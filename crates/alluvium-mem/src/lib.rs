@@ -2,6 +2,7 @@
 //!
 //! - [`Memtable`]: a sorted in-memory table for one writer and any number of lock-free readers. A
 //!   read returns an [`Entry`]; [`Versions`] are all entries of one key, newest first.
+//! - [`epoch`]: shared pointers for readers without locks.
 //! - [`filter`]: cache-line-blocked Bloom filters, for table files and for memtables.
 //! - [`pages`]: memory that returns to the operating system as soon as it is freed.
 //! - [`process`]: an identity of the process, by which a fork is detected.
@@ -27,6 +28,7 @@
 //! ```
 
 mod arena;
+pub mod epoch;
 pub mod filter;
 mod memtable;
 pub mod pages;

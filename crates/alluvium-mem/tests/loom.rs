@@ -1,5 +1,5 @@
-//! Loom models of the memtable: every interleaving of one writer and one reader, within a bound on
-//! preemptions.
+//! Loom models of the memtable and of shared pointers: every interleaving of one writer and one
+//! reader, within a bound on preemptions.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test -p alluvium-mem --release --test loom
@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use alluvium_mem::epoch::{Limbo, Readers, Slots};
 use alluvium_mem::{Memtable, MemtableOptions};
 use loom::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 
@@ -177,4 +178,90 @@ fn a_reader_at_the_horizon_keeps_its_version_while_a_long_chain_is_trimmed() {
             assert_eq!(store.get(b'a', 8), Some(8));
         },
     );
+}
+
+/// Value of a slot. Loom refuses a use that races with the drop.
+struct Value(loom::cell::UnsafeCell<u32>);
+
+// SAFETY: readers only read it; the drop has the only reference.
+unsafe impl Sync for Value {}
+// SAFETY: as for `Sync`.
+unsafe impl Send for Value {}
+
+impl Value {
+    fn check(&self) {
+        // SAFETY: loom checks that no write is concurrent.
+        self.0.with(|number| assert_eq!(unsafe { *number }, 7));
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        // SAFETY: as in `check`.
+        self.0.with_mut(|number| unsafe { *number = 0 });
+    }
+}
+
+/// Runs `read` concurrently with a thread that takes the value out of the slot and frees it. What
+/// `read` returns is dropped after both, because loom does not see the order that an `Arc` makes.
+fn check_taken<R>(read: fn(&Slots<Value>) -> R)
+where
+    R: 'static,
+{
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(PREEMPTIONS);
+    model.check(move || {
+        let readers = Readers::new();
+        let slots = Arc::new(Slots::new(&readers, 1));
+        let value = Arc::new(Value(loom::cell::UnsafeCell::new(7)));
+        assert!(slots.fill(0, value).is_ok());
+        let other = Arc::clone(&slots);
+        let taker = loom::thread::spawn(move || {
+            let mut limbo = Limbo::new(&readers);
+            limbo.add(other.take(0, |_| 1).expect("full"));
+            drop(limbo.reclaim());
+        });
+        let kept = read(&slots);
+        taker.join().expect("the taker ends");
+        drop(kept);
+    });
+}
+
+fn check_held(slots: &Slots<Value>) {
+    if let Some(value) = slots.hold(0) {
+        value.check();
+    }
+}
+
+#[test]
+fn a_value_is_not_freed_before_its_reader_has_left() {
+    check_taken(check_held);
+}
+
+#[test]
+fn a_value_is_not_freed_before_a_later_reader_of_the_same_word_has_left() {
+    check_taken(|slots| {
+        check_held(slots);
+        check_held(slots);
+    });
+}
+
+#[test]
+fn a_kept_value_is_not_freed() {
+    check_taken(|slots| {
+        let kept = slots.hold(0).map(|value| value.keep());
+        kept.inspect(|value| value.check())
+    });
+}
+
+#[test]
+fn a_value_is_not_freed_before_a_reader_without_a_word_has_left() {
+    check_taken(|slots| {
+        let words = [slots.hold(0), slots.hold(0)];
+        let held = slots.hold(0);
+        drop(words);
+        if let Some(value) = held {
+            value.check();
+        }
+    });
 }

@@ -2,8 +2,8 @@
 //!
 //! The last user of a replaced table may be a client in the middle of a call. The file system takes
 //! tens of milliseconds to free a file's blocks and to discard them on the device, and does so when
-//! the last handle is closed. So the removal thread gets both the name and the handle, and no
-//! client waits.
+//! the last handle is closed. The cached blocks of the table may take as long. So the removal
+//! thread gets the name, the handle and the blocks, and no client waits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,6 +38,8 @@ struct State {
 struct Removal {
     path: PathBuf,
     file: Arc<dyn VfsFile>,
+    /// Freed before the file is removed.
+    memory: Box<dyn Send>,
     /// Table to report to the event listener; `None` for value files.
     table: Option<TableId>,
 }
@@ -55,7 +57,14 @@ impl Removals {
     /// Returns the action that removes an obsolete file when its last user releases it.
     pub fn leave(self: &Arc<Removals>, path: PathBuf, table: Option<TableId>) -> Leave {
         let removals = Arc::clone(self);
-        Box::new(move |file| removals.add(Removal { path, file, table }))
+        Box::new(move |file, memory| {
+            removals.add(Removal {
+                path,
+                file,
+                memory,
+                table,
+            });
+        })
     }
 
     fn add(&self, removal: Removal) {
@@ -71,6 +80,7 @@ impl Removals {
     }
 
     fn remove(&self, removal: Removal) {
+        drop(removal.memory);
         // If removal fails, the next open moves the file aside.
         let _ = self.vfs.remove(&removal.path);
         drop(removal.file);

@@ -7,9 +7,9 @@ pub(crate) enum FoundIn<'a> {
     /// In a memtable: the bytes live as long as the state.
     Memory(&'a [u8]),
     /// In a block of a table.
-    Block(BlockBytes),
-    /// In a value file, read for this call.
-    Separated(PinnedValue),
+    Block(BlockBytes<'a>),
+    /// Kept by this value: read from a value file, or pinned.
+    Pinned(PinnedValue),
 }
 
 impl FoundIn<'_> {
@@ -18,7 +18,7 @@ impl FoundIn<'_> {
         match self {
             FoundIn::Memory(bytes) => bytes,
             FoundIn::Block(value) => value.bytes(),
-            FoundIn::Separated(value) => value,
+            FoundIn::Pinned(value) => value,
         }
     }
 
@@ -27,7 +27,15 @@ impl FoundIn<'_> {
         match self {
             FoundIn::Memory(value) => FoundIn::Memory(&value[..value.len().saturating_sub(bytes)]),
             FoundIn::Block(value) => FoundIn::Block(value.without_last(bytes)),
-            FoundIn::Separated(value) => FoundIn::Separated(value.without_last(bytes)),
+            FoundIn::Pinned(value) => FoundIn::Pinned(value.without_last(bytes)),
+        }
+    }
+
+    /// Returns the value such that its holder may wait and do I/O: pins a value in a block.
+    pub fn settled(self) -> Self {
+        match self {
+            FoundIn::Block(value) => FoundIn::Pinned(value.pin()),
+            other => other,
         }
     }
 
@@ -36,7 +44,7 @@ impl FoundIn<'_> {
         match self {
             FoundIn::Memory(bytes) => PinnedValue::from(bytes),
             FoundIn::Block(value) => value.pin(),
-            FoundIn::Separated(value) => value,
+            FoundIn::Pinned(value) => value,
         }
     }
 }

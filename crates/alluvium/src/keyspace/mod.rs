@@ -180,7 +180,8 @@ impl Keyspace {
         let point = self.db.shared().core.read_points.register();
         let state = self.tree.load();
         let found = self.find(&state, key, point.seqno(), self.now_ms())?;
-        Ok(read(found.as_ref().map(FoundIn::bytes)))
+        let settled = found.map(FoundIn::settled);
+        Ok(read(settled.as_ref().map(FoundIn::bytes)))
     }
 
     /// As [`Keyspace::get`] at a registered read point and a time taken after its registration.

@@ -87,7 +87,9 @@ impl TreeState {
                     }
                     let stored = entry.into_value();
                     return Ok(Some(if kind.is_pointer() {
-                        FoundIn::Separated(A::value(table, stored.bytes())?)
+                        // The block is not held during the read of the value.
+                        let pointer = stored.pin();
+                        FoundIn::Pinned(A::value(table, &pointer)?)
                     } else {
                         FoundIn::Block(stored)
                     }));

@@ -13,15 +13,13 @@
 mod model;
 
 #[cfg(loom)]
-pub use self::model::{Condvar, Mutex, MutexGuard, SwapGuard, SwapOption};
+pub use self::model::{Condvar, Mutex};
 #[cfg(all(feature = "simulation", not(loom)))]
-pub use crate::simulation::locks::{Condvar, Mutex, MutexGuard};
-#[cfg(not(loom))]
-pub use arc_swap::{ArcSwapOption as SwapOption, Guard as SwapGuard};
+pub use crate::simulation::locks::{Condvar, Mutex};
 #[cfg(loom)]
 pub use loom::sync::atomic;
 #[cfg(not(any(loom, feature = "simulation")))]
-pub use parking_lot::{Condvar, Mutex, MutexGuard};
+pub use parking_lot::{Condvar, Mutex};
 #[cfg(not(loom))]
 pub use std::sync::atomic;
 

@@ -1,8 +1,6 @@
-//! loom's mutex and condition variable with the interface of `parking_lot`, and a slot for an `Arc`
-//! with that of `arc_swap`.
+//! loom's mutex and condition variable with the interface of `parking_lot`.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::time::Instant;
 
 /// loom's mutex with the interface of `parking_lot`.
@@ -87,63 +85,5 @@ impl WaitTimeoutResult {
     /// Always false.
     pub fn timed_out(self) -> bool {
         false
-    }
-}
-
-/// `arc_swap`'s `ArcSwapOption` as a mutex around its value. The original guarantees that all calls
-/// happen in one total order. The mutex keeps that guarantee. It adds only memory ordering, which
-/// the release and acquire of the original's swaps and loads give as well.
-#[derive(Debug)]
-pub struct SwapOption<T>(Mutex<Option<Arc<T>>>);
-
-/// Value loaded from a [`SwapOption`].
-#[derive(Debug)]
-pub struct SwapGuard<T>(T);
-
-impl<T> Deref for SwapGuard<T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-impl<T> SwapGuard<T> {
-    /// Returns the loaded value.
-    pub fn into_inner(guard: SwapGuard<T>) -> T {
-        guard.0
-    }
-}
-
-impl<T> Default for SwapOption<T> {
-    fn default() -> SwapOption<T> {
-        SwapOption(Mutex::new(None))
-    }
-}
-
-impl<T> SwapOption<T> {
-    /// Returns the current value.
-    pub fn load(&self) -> SwapGuard<Option<Arc<T>>> {
-        SwapGuard(self.0.lock().clone())
-    }
-
-    /// Stores `new` and returns the previous value.
-    pub fn swap(&self, new: Option<Arc<T>>) -> Option<Arc<T>> {
-        std::mem::replace(&mut *self.0.lock(), new)
-    }
-
-    /// As [`swap`](Self::swap), if `expected` is the current value. Returns the previous value,
-    /// exchanged or not.
-    pub fn compare_and_swap(
-        &self,
-        expected: &Option<Arc<T>>,
-        new: Option<Arc<T>>,
-    ) -> SwapGuard<Option<Arc<T>>> {
-        let mut held = self.0.lock();
-        let same = held.as_ref().map(Arc::as_ptr) == expected.as_ref().map(Arc::as_ptr);
-        let before = held.clone();
-        if same {
-            *held = new;
-        }
-        SwapGuard(before)
     }
 }

@@ -37,8 +37,10 @@ struct Idle<T> {
 
 /// Pool for the bytes of rows.
 pub(super) static BYTES: Buffers<u8> = Buffers::new();
-/// Pool for heads of keys and for seqnos.
-pub(super) static WORDS: Buffers<u64> = Buffers::new();
+/// Pool for heads of keys.
+pub(super) static HEADS: Buffers<u64> = Buffers::new();
+/// Pool for offsets of suffixes and values.
+pub(super) static OFFSETS: Buffers<u32> = Buffers::new();
 
 impl<T: Copy> Buffers<T> {
     const fn new() -> Buffers<T> {

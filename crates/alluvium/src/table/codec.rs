@@ -32,6 +32,20 @@ impl Codec {
             _ => None,
         }
     }
+
+    /// Refuses a raw length beyond the codec's largest ratio, before any allocation.
+    pub(super) fn check_reach(self, stored: &[u8], raw_length: usize) -> Result<(), Malformed> {
+        let ratio_max = match self {
+            Codec::None => 1,
+            Codec::Lz4 => LZ4_RATIO_MAX,
+            Codec::Zstd => ZSTD_RATIO_MAX,
+        };
+        if raw_length > stored.len().saturating_mul(ratio_max) {
+            let most = format!("at most {ratio_max} bytes for each of {}", stored.len());
+            return Err(Malformed::new("raw length", most, raw_length));
+        }
+        Ok(())
+    }
 }
 
 const ZSTD_LEVEL: i32 = 1;
@@ -114,9 +128,10 @@ fn packing_failed(path: &Path, cause: String) -> Error {
     Error::io("compress a block of", path, std::io::Error::other(cause))
 }
 
-/// Decompressor of a reader; it keeps its context and its output buffer between blocks.
+/// Decompressor of a reader; it keeps its context and its buffer between blocks.
 #[derive(Default)]
 pub(super) struct Unpacker {
+    /// Raw bytes, or bytes of the caller of [`Unpacker::buffer`].
     raw: Vec<u8>,
     zstd: Option<Decompressor<'static>>,
 }
@@ -124,8 +139,8 @@ pub(super) struct Unpacker {
 impl Unpacker {
     /// Decompresses `stored` to exactly `raw_length` bytes.
     ///
-    /// The caller has checked `raw_length` against the limit of its structure, and the stored bytes
-    /// against their checksum. A length beyond the codec's largest ratio is refused.
+    /// The caller has checked `raw_length` against the limit of its structure and with
+    /// [`Codec::check_reach`], and the stored bytes against their checksum.
     pub(super) fn unpack<'a>(
         &'a mut self,
         codec: Codec,
@@ -133,7 +148,6 @@ impl Unpacker {
         raw_length: usize,
     ) -> Result<&'a [u8], Malformed> {
         if codec == Codec::None {
-            check_reach(codec, stored, raw_length)?;
             check_length(stored.len(), raw_length)?;
             return Ok(stored);
         }
@@ -152,6 +166,12 @@ impl Unpacker {
     ) -> Result<(), Malformed> {
         unpack(&mut self.zstd, codec, stored, raw_length, raw)
     }
+
+    /// Returns a buffer for the caller's own use, with unspecified content. The next
+    /// [`Unpacker::unpack`] overwrites it.
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.raw
+    }
 }
 
 /// Replaces the content of `raw` with the decompressed bytes.
@@ -162,7 +182,6 @@ fn unpack(
     raw_length: usize,
     raw: &mut Vec<u8>,
 ) -> Result<(), Malformed> {
-    check_reach(codec, stored, raw_length)?;
     let length = match codec {
         Codec::None => {
             raw.clear();
@@ -191,20 +210,6 @@ fn unpack(
         }
     };
     check_length(length, raw_length)
-}
-
-/// Refuses a length beyond the codec's largest ratio, before any allocation.
-fn check_reach(codec: Codec, stored: &[u8], raw_length: usize) -> Result<(), Malformed> {
-    let ratio_max = match codec {
-        Codec::None => 1,
-        Codec::Lz4 => LZ4_RATIO_MAX,
-        Codec::Zstd => ZSTD_RATIO_MAX,
-    };
-    if raw_length > stored.len().saturating_mul(ratio_max) {
-        let most = format!("at most {ratio_max} bytes for each of {}", stored.len());
-        return Err(Malformed::new("raw length", most, raw_length));
-    }
-    Ok(())
 }
 
 fn check_length(length: usize, raw_length: usize) -> Result<(), Malformed> {

@@ -6,27 +6,21 @@
 //! the cache. A dropped table drops this structure and thereby detaches its frames; ring entries of
 //! the cache hold it weakly and find it gone.
 
-use crate::cache::{Cache, Eviction, FrameMemory, FrameOwner};
+use crate::cache::{Cache, Eviction, FrameOwner};
 use crate::sync::atomic::{AtomicU8, Ordering};
-use crate::sync::{SwapGuard, SwapOption};
 use crate::table::block::DecodedBlock;
 use crate::table::pool::Pool;
-use std::any::Any;
+use alluvium_mem::epoch::{Held, Slots, Taken};
 use std::sync::{Arc, Weak};
 
 /// Frames of one table.
 pub(super) struct Frames {
     cache: Arc<Cache>,
-    slots: Box<[Slot]>,
-}
-
-#[derive(Default)]
-struct Slot {
-    block: SwapOption<DecodedBlock>,
-    /// Uses of the block since the cache last tried to evict it, up to [`USES_MAX`]. The count is a
-    /// hint: lost updates are harmless, so loads and stores are relaxed, and it is written only
+    blocks: Slots<DecodedBlock>,
+    /// Uses of each block since the cache last tried to evict it, up to [`USES_MAX`]. The count is
+    /// a hint: lost updates are harmless, so loads and stores are relaxed, and it is written only
     /// below the maximum.
-    uses: AtomicU8,
+    uses: Box<[AtomicU8]>,
 }
 
 const USES_MAX: u8 = 3;
@@ -35,8 +29,9 @@ impl Frames {
     /// Creates empty frames for `blocks` blocks.
     pub(super) fn new(cache: Arc<Cache>, blocks: usize) -> Arc<Frames> {
         Arc::new(Frames {
+            blocks: Slots::new(cache.readers(), blocks),
+            uses: (0..blocks).map(|_| AtomicU8::new(0)).collect(),
             cache,
-            slots: (0..blocks).map(|_| Slot::default()).collect(),
         })
     }
 
@@ -45,61 +40,71 @@ impl Frames {
         &self.cache
     }
 
-    /// Returns the block if it is cached. The guard must not outlive the call that took it: it
-    /// occupies one of the few debt slots of the thread.
-    pub(super) fn load(&self, block: usize) -> SwapGuard<Option<Arc<DecodedBlock>>> {
-        let slot = &self.slots[block];
-        let guard = slot.block.load();
-        if guard.is_some() {
-            let uses = slot.uses.load(Ordering::Relaxed);
+    /// Returns the block if it is cached. It must not be held during I/O or a wait.
+    pub(super) fn hold(&self, block: usize) -> Option<Held<'_, DecodedBlock>> {
+        let held = self.blocks.hold(block);
+        if held.is_some() {
+            let uses = self.uses[block].load(Ordering::Relaxed);
             if uses < USES_MAX {
-                slot.uses.store(uses + 1, Ordering::Relaxed);
+                self.uses[block].store(uses + 1, Ordering::Relaxed);
             }
             self.cache.count_hit();
         } else {
             self.cache.count_miss();
         }
-        guard
+        held
     }
 
     /// Returns true if the block is cached. Counts as no use of it, and neither as a hit nor as a
     /// miss.
     pub(super) fn has(&self, block: usize) -> bool {
-        self.slots[block].block.load().is_some()
+        self.blocks.is_full(block)
     }
 
-    /// Offers a block that was just read. Returns the block to use, and a spare block for its
-    /// memory: an evicted one, or `read` if another thread was first.
+    /// Offers a block that was just read. Returns the block to use, which may be that of another
+    /// thread. Keeps unused memory for later blocks.
     pub(super) fn install(
         self: &Arc<Self>,
         block: usize,
         read: Arc<DecodedBlock>,
-    ) -> (Arc<DecodedBlock>, Option<Arc<DecodedBlock>>) {
+    ) -> Arc<DecodedBlock> {
         let bytes = read.resident_bytes() as u64;
-        if bytes > self.cache.capacity_bytes() {
-            return (read, None);
+        if !self.cache.admits(bytes) {
+            return read;
         }
-        let absent: Option<Arc<DecodedBlock>> = None;
-        let slot = &self.slots[block];
-        let before = slot
-            .block
-            .compare_and_swap(&absent, Some(Arc::clone(&read)));
-        if let Some(other) = &*before {
-            return (Arc::clone(other), Some(read));
+        if self.blocks.fill(block, Arc::clone(&read)).is_err() {
+            // Another thread was first; its block may be evicted by now.
+            let Some(other) = self.blocks.hold(block) else {
+                return read;
+            };
+            let other = other.keep();
+            keep_spare(read);
+            return other;
         }
         // New frames start unused: a block that is not used again is evicted first.
-        slot.uses.store(0, Ordering::Relaxed);
+        self.uses[block].store(0, Ordering::Relaxed);
         let weak: Weak<Frames> = Arc::downgrade(self);
-        let mut evicted = self.cache.charge(bytes, weak, block as u32);
-        let spare: Option<Arc<dyn Any + Send + Sync>> = evicted.pop().map(|memory| memory as _);
-        let spare = spare.and_then(|memory| memory.downcast().ok());
-        evicted.into_iter().for_each(FrameMemory::give_back);
-        (read, spare)
+        for returned in self.cache.charge(bytes, weak, block as u32) {
+            if let Ok(block) = returned.downcast() {
+                keep_spare(block);
+            }
+        }
+        read
+    }
+
+    fn free_blocks(&self) {
+        let taken = (0..self.blocks.len()).filter_map(|block| self.take(block));
+        self.cache.discard(taken);
+    }
+
+    fn take(&self, block: usize) -> Option<Taken> {
+        self.blocks
+            .take(block, |block| block.resident_bytes() as u64)
     }
 
     /// Returns the memory of the slots in bytes, without the blocks in them.
     pub(super) fn resident_bytes(&self) -> usize {
-        self.slots.len() * size_of::<Slot>()
+        self.blocks.len() * (size_of::<usize>() + size_of::<AtomicU8>())
     }
 }
 
@@ -116,49 +121,52 @@ pub(super) fn take_spare() -> DecodedBlock {
 }
 
 /// Keeps the memory of a block that has no other reader left.
-pub(super) fn keep_spare(block: Arc<DecodedBlock>) {
-    let Some(block) = Arc::into_inner(block) else {
-        return;
-    };
-    if block.resident_bytes() <= SPARE_BYTES_MAX {
+fn keep_spare(block: Arc<DecodedBlock>) {
+    if let Some(block) = Arc::into_inner(block)
+        && block.resident_bytes() <= SPARE_BYTES_MAX
+    {
         SPARES.keep(block)
-    } else {
-        block.free()
-    }
-}
-
-impl FrameMemory for DecodedBlock {
-    fn give_back(self: Arc<DecodedBlock>) {
-        if let Some(block) = Arc::into_inner(self) {
-            block.free();
-        }
     }
 }
 
 impl FrameOwner for Frames {
     fn try_evict(&self, frame: u32) -> Eviction {
-        let Some(slot) = self.slots.get(frame as usize) else {
-            return Eviction::Evicted(0, None);
+        let Some(count) = self.uses.get(frame as usize) else {
+            return Eviction::Evicted(None);
         };
-        let uses = slot.uses.load(Ordering::Relaxed);
+        let uses = count.load(Ordering::Relaxed);
         if uses > 0 {
-            slot.uses.store(uses - 1, Ordering::Relaxed);
+            count.store(uses - 1, Ordering::Relaxed);
             return Eviction::Kept;
         }
-        match slot.block.swap(None) {
-            Some(block) => Eviction::Evicted(block.resident_bytes() as u64, Some(block)),
-            None => Eviction::Evicted(0, None),
-        }
+        Eviction::Evicted(self.take(frame as usize))
     }
 }
 
 impl Drop for Frames {
     fn drop(&mut self) {
-        let blocks = self.slots.iter().filter_map(|slot| slot.block.swap(None));
-        for block in blocks {
-            self.cache.release(block.resident_bytes() as u64);
-            block.give_back();
-        }
+        let bytes = self
+            .blocks
+            .remove_all()
+            .map(|block| block.resident_bytes() as u64);
+        self.cache.release(bytes.sum());
+    }
+}
+
+/// Cached blocks of a dropped table, freed by the drop of this. The last user of a table may be a
+/// client in the middle of a read, and freeing thousands of blocks takes tens of milliseconds.
+pub(super) struct CachedBlocks(Arc<Frames>);
+
+impl CachedBlocks {
+    pub(super) fn of(frames: &Arc<Frames>) -> Box<CachedBlocks> {
+        Box::new(CachedBlocks(Arc::clone(frames)))
+    }
+}
+
+impl Drop for CachedBlocks {
+    fn drop(&mut self) {
+        // An eviction may hold the frames at this moment; it then drops empty ones.
+        self.0.free_blocks();
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) trait Access {
     type Stop;
 
     /// Returns a block of `table`.
-    fn block(table: &Table, index: usize) -> Result<HeldBlock, Self::Stop>;
+    fn block(table: &Table, index: usize) -> Result<HeldBlock<'_>, Self::Stop>;
 
     /// Returns the separated value that the bytes `stored` in a row of `table` point to.
     fn value(table: &Table, stored: &[u8]) -> Result<PinnedValue, Self::Stop>;
@@ -49,7 +49,7 @@ pub(crate) struct Started;
 impl Access for Read {
     type Stop = Error;
 
-    fn block(table: &Table, index: usize) -> Result<HeldBlock> {
+    fn block(table: &Table, index: usize) -> Result<HeldBlock<'_>> {
         table.hold_block(index)
     }
 
@@ -61,7 +61,7 @@ impl Access for Read {
 impl Access for Prefetch {
     type Stop = Started;
 
-    fn block(table: &Table, index: usize) -> Result<HeldBlock, Started> {
+    fn block(table: &Table, index: usize) -> Result<HeldBlock<'_>, Started> {
         table.hold_cached_block(index).ok_or_else(|| {
             table.start_reading_block(index);
             Started
@@ -112,20 +112,19 @@ impl Table {
         &self,
         key: &[u8],
         read_point: SeqNo,
-    ) -> Result<Option<BlockEntry>, A::Stop> {
+    ) -> Result<Option<BlockEntry<'_>>, A::Stop> {
         let seqno_floor = self.seqno_floor();
         // A read point below the floor sees none of the table. For any other, stored seqnos decide.
         if read_point < seqno_floor {
             return Ok(None);
         }
         for index in self.fences.find(key)..self.fences.len() {
-            let held = A::block(self, index)?;
-            let block = held.block();
+            let block = A::block(self, index)?;
             let mut slot = block.seek(key);
             while slot < block.len() && block.key_is(slot, key) {
                 if block.seqno(slot) <= read_point {
                     return Ok(Some(BlockEntry {
-                        held,
+                        block,
                         slot,
                         seqno_floor,
                     }));
@@ -142,47 +141,47 @@ impl Table {
 }
 
 /// The newest entry of a key at or below the read point, in its block.
-pub(crate) struct BlockEntry {
-    held: HeldBlock,
+pub(crate) struct BlockEntry<'t> {
+    block: HeldBlock<'t>,
     slot: usize,
     /// Lower bound of the seqnos of the table's entries.
     seqno_floor: SeqNo,
 }
 
-impl BlockEntry {
+impl<'t> BlockEntry<'t> {
     /// Returns the seqno of the commit that wrote the entry.
     pub fn seqno(&self) -> SeqNo {
-        self.held.block().seqno(self.slot).max(self.seqno_floor)
+        self.block.seqno(self.slot).max(self.seqno_floor)
     }
 
     /// Returns the entry's kind.
     pub fn kind(&self) -> ValueKind {
-        self.held.block().kind(self.slot)
+        self.block.kind(self.slot)
     }
 
     /// Returns the stored value; empty for a delete.
-    pub fn into_value(self) -> BlockBytes {
+    pub fn into_value(self) -> BlockBytes<'t> {
         BlockBytes {
-            range: self.held.block().value_range(self.slot),
-            held: self.held,
+            range: self.block.value_range(self.slot),
+            block: self.block,
         }
     }
 }
 
 /// Bytes of a block that a lookup holds.
-pub(crate) struct BlockBytes {
-    held: HeldBlock,
+pub(crate) struct BlockBytes<'t> {
+    block: HeldBlock<'t>,
     range: Range<usize>,
 }
 
-impl BlockBytes {
+impl BlockBytes<'_> {
     /// Returns the bytes in place.
     pub fn bytes(&self) -> &[u8] {
-        self.held.block().bytes(self.range.clone())
+        self.block.bytes(self.range.clone())
     }
 
     /// Removes the last `bytes` bytes, or all if there are fewer.
-    pub fn without_last(self, bytes: usize) -> BlockBytes {
+    pub fn without_last(self, bytes: usize) -> Self {
         let kept = self.range.len().saturating_sub(bytes);
         BlockBytes {
             range: self.range.start..self.range.start + kept,
@@ -192,6 +191,6 @@ impl BlockBytes {
 
     /// Returns the bytes in a holder that keeps them in memory.
     pub fn pin(self) -> PinnedValue {
-        PinnedValue::from_block(self.held.block(), self.range)
+        PinnedValue::of_held(self.block, self.range)
     }
 }

@@ -1,4 +1,5 @@
-//! File with one owner; an obsolete file is handed over when the owner is dropped.
+//! File with one owner; an obsolete file is handed over when the owner is dropped, together with
+//! memory of the owner that takes long to free.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -6,8 +7,8 @@ use std::sync::Arc;
 use crate::sync::plain::Mutex;
 use crate::vfs::VfsFile;
 
-/// Callback that gets a file after its last user, as its only holder.
-pub(crate) type Leave = Box<dyn FnOnce(Arc<dyn VfsFile>) + Send>;
+/// Callback that gets a file after its last user, as its only holder, and memory to drop.
+pub(crate) type Leave = Box<dyn FnOnce(Arc<dyn VfsFile>, Box<dyn Send>) + Send>;
 
 /// File that its owner may mark obsolete. `drop` then hands it to the [`Leave`] callback.
 pub(super) struct OwnedFile {
@@ -29,6 +30,16 @@ impl OwnedFile {
     pub fn mark_obsolete(&self, leave: Leave) {
         *self.leave.lock() = Some(leave);
     }
+
+    /// Hands an obsolete file over, with memory of its owner. Any other file stays, and the memory
+    /// is dropped. For the owner's own drop.
+    pub fn hand_over(&mut self, memory: Box<dyn Send>) {
+        if let Some(leave) = self.leave.get_mut().take()
+            && let Some(file) = self.file.take()
+        {
+            leave(file, memory);
+        }
+    }
 }
 
 impl Deref for OwnedFile {
@@ -41,8 +52,6 @@ impl Deref for OwnedFile {
 
 impl Drop for OwnedFile {
     fn drop(&mut self) {
-        if let (Some(leave), Some(file)) = (self.leave.get_mut().take(), self.file.take()) {
-            leave(file);
-        }
+        self.hand_over(Box::new(()));
     }
 }

@@ -1,6 +1,7 @@
 //! Values that outlive the call returning them.
 
 use crate::table::block::DecodedBlock;
+use crate::table::held_block::HeldBlock;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -31,6 +32,14 @@ impl PinnedValue {
         match inline(block.bytes(range.clone())) {
             Some(repr) => PinnedValue(repr),
             None => PinnedValue(Repr::Block(Arc::clone(block), range)),
+        }
+    }
+
+    /// Returns the value in a range of a block that a lookup holds.
+    pub(super) fn of_held(block: HeldBlock<'_>, range: Range<usize>) -> PinnedValue {
+        match inline(block.bytes(range.clone())) {
+            Some(repr) => PinnedValue(repr),
+            None => PinnedValue(Repr::Block(block.keep(), range)),
         }
     }
 }

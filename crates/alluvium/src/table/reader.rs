@@ -4,15 +4,14 @@ use crate::base::{SeqNo, TableId};
 use crate::cache::Cache;
 use crate::memory::Use;
 use crate::range_deletes::RangeDeletes;
-use crate::sync::SwapGuard;
 use crate::table::block::DecodedBlock;
 use crate::table::builder::TableSummary;
-use crate::table::codec::Scratch;
+use crate::table::codec::{Scratch, Unpacker};
 use crate::table::cursor::TableCursor;
 use crate::table::fences::Fences;
 use crate::table::filters::{Filters, TableFilter};
 use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
-use crate::table::frames::{Frames, keep_spare, take_spare};
+use crate::table::frames::{CachedBlocks, Frames, take_spare};
 use crate::table::held_block::HeldBlock;
 use crate::table::malformed::Malformed;
 use crate::table::owned_file::{Leave, OwnedFile};
@@ -285,8 +284,8 @@ impl Table {
         TABLE_OVERHEAD_BYTES + parts + keys + ranges
     }
 
-    /// Marks the table obsolete, because no version names it any more: `leave` gets the file when
-    /// the last user drops the table.
+    /// Marks the table obsolete, because no version names it any more: `leave` gets the file and
+    /// the cached blocks when the last user drops the table.
     pub fn mark_obsolete(&self, leave: Leave) {
         self.file.mark_obsolete(leave);
     }
@@ -294,9 +293,8 @@ impl Table {
     /// Returns the block from the cache or the file. A read of the file is recorded in `ahead`,
     /// which may start reading the blocks that follow.
     pub(super) fn block(&self, index: usize, ahead: &mut ReadAhead) -> Result<Arc<DecodedBlock>> {
-        let guard = self.frames.load(index);
-        match SwapGuard::into_inner(guard) {
-            Some(block) => Ok(block),
+        match self.frames.hold(index) {
+            Some(held) => Ok(held.keep()),
             None => {
                 let blocks = 0..self.fences.blocks_end();
                 ahead.note(&*self.file, self.fences.block_range(index), blocks);
@@ -313,19 +311,19 @@ impl Table {
     }
 
     /// Returns the block for a lookup. If it is cached, its reference count does not change.
-    pub(super) fn hold_block(&self, index: usize) -> Result<HeldBlock> {
-        match HeldBlock::cached(self.frames.load(index)) {
-            Some(held) => Ok(held),
+    pub(super) fn hold_block(&self, index: usize) -> Result<HeldBlock<'_>> {
+        match self.frames.hold(index) {
+            Some(held) => Ok(HeldBlock::Cached(held)),
             None => Ok(HeldBlock::Read(self.miss(index)?)),
         }
     }
 
     /// As [`Table::hold_block`], if the block is cached; otherwise counts no miss.
-    pub(super) fn hold_cached_block(&self, index: usize) -> Option<HeldBlock> {
+    pub(super) fn hold_cached_block(&self, index: usize) -> Option<HeldBlock<'_>> {
         if !self.frames.has(index) {
             return None;
         }
-        HeldBlock::cached(self.frames.load(index))
+        self.frames.hold(index).map(HeldBlock::Cached)
     }
 
     /// Reads and decodes a block without holding a lock, then installs it in the cache. Returns the
@@ -334,27 +332,17 @@ impl Table {
     fn miss(&self, index: usize) -> Result<Arc<DecodedBlock>> {
         let mut block = take_spare();
         self.read_block_into(index, &mut block)?;
-        let (block, spare) = self.frames.install(index, Arc::new(block));
-        spare.into_iter().for_each(keep_spare);
-        Ok(block)
+        Ok(self.frames.install(index, Arc::new(block)))
     }
 
-    /// Reads a block from the file and bypasses the cache.
-    pub(super) fn read_block(&self, index: usize) -> Result<DecodedBlock> {
-        let mut block = DecodedBlock::empty();
-        self.read_block_into(index, &mut block)?;
-        Ok(block)
-    }
-
-    fn read_block_into(&self, index: usize, block: &mut DecodedBlock) -> Result<()> {
+    /// Reads a block from the file into `block`, and bypasses the cache.
+    pub(super) fn read_block_into(&self, index: usize, block: &mut DecodedBlock) -> Result<()> {
         let range = self.fences.block_range(index);
         let handle = Handle {
             offset: range.start,
             length: range.end - range.start,
         };
-        read_section(&*self.file, self.footer.uid, handle, |section| {
-            block.decode(section)
-        })
+        read_block(&*self.file, self.footer.uid, handle, block)
     }
 }
 
@@ -362,6 +350,7 @@ impl Drop for Table {
     fn drop(&mut self) {
         let budget = self.frames.cache().budget();
         budget.subtract(Use::Tables, self.charged_bytes);
+        self.file.hand_over(CachedBlocks::of(&self.frames));
     }
 }
 
@@ -384,6 +373,30 @@ pub(super) fn read_section<T>(
     handle: Handle,
     decode: impl FnOnce(&Section<'_>) -> Result<T, Malformed>,
 ) -> Result<T> {
+    read_stored(file, handle, |stored, unpacker| {
+        let section = open_section(stored, unpacker, uid, handle.offset)?;
+        decode(&section)
+    })
+}
+
+/// Reads the block at `handle`, checks it and decodes it into `block`.
+pub(super) fn read_block(
+    file: &dyn VfsFile,
+    uid: u64,
+    handle: Handle,
+    block: &mut DecodedBlock,
+) -> Result<()> {
+    read_stored(file, handle, |stored, unpacker| {
+        block.decode(stored, unpacker, uid, handle.offset)
+    })
+}
+
+/// Reads the bytes at `handle` into a scratch and opens them.
+fn read_stored<T>(
+    file: &dyn VfsFile,
+    handle: Handle,
+    open: impl FnOnce(&[u8], &mut Unpacker) -> Result<T, Malformed>,
+) -> Result<T> {
     let path = file.path();
     Scratch::with(|scratch| {
         let Scratch { stored, unpacker } = scratch;
@@ -391,10 +404,7 @@ pub(super) fn read_section<T>(
         stored.resize(handle.length as usize, 0);
         file.read_at(stored, handle.offset)
             .map_err(|e| Error::io("read a block of", path, e))?;
-        let section = open_section(stored, unpacker, uid, handle.offset);
-        section
-            .and_then(|section| decode(&section))
-            .map_err(|malformed| malformed.at(path, handle.offset))
+        open(stored, unpacker).map_err(|malformed| malformed.at(path, handle.offset))
     })
 }
 

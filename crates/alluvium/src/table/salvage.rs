@@ -15,7 +15,7 @@ use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
 use crate::table::malformed::Malformed;
 use crate::table::properties::{Properties, ValuesPart};
 use crate::table::ranges;
-use crate::table::reader::{expect_layout, read_section};
+use crate::table::reader::{expect_layout, read_block, read_section};
 use crate::table::section::{HEADER_BYTES, Layout};
 use crate::vfs::VfsFile;
 use crate::{Error, Result};
@@ -64,9 +64,10 @@ pub(crate) fn salvage(
     };
     match fences {
         Some(fences) => {
+            let mut block = DecodedBlock::empty();
             for index in 0..fences.len() {
-                match read_block(file, uid, fences.block_range(index)) {
-                    Ok(block) => emit(&block)?,
+                match read_block(file, uid, handle(fences.block_range(index)), &mut block) {
+                    Ok(()) => emit(&block)?,
                     Err(error) => damage(error),
                 }
             }
@@ -114,6 +115,7 @@ fn walk(
     damage: &mut dyn FnMut(Error),
 ) -> Result<()> {
     let len = file.len().unwrap_or(0);
+    let mut block = DecodedBlock::empty();
     let mut offset = 0;
     // Ends with the file: each round passes at least a section header.
     while offset + HEADER_BYTES as u64 <= len {
@@ -128,8 +130,8 @@ fn walk(
         if !is_block && end <= len && section_is_sound(file, uid, offset..end) {
             return Ok(());
         }
-        match read_block(file, uid, offset..end.min(len)) {
-            Ok(block) => emit(&block)?,
+        match read_block(file, uid, handle(offset..end.min(len)), &mut block) {
+            Ok(()) => emit(&block)?,
             Err(error) => {
                 damage(error);
                 return Ok(());
@@ -142,12 +144,6 @@ fn walk(
 
 fn section_is_sound(file: &dyn VfsFile, uid: u64, range: Range<u64>) -> bool {
     read_section(file, uid, handle(range), |_| Ok(())).is_ok()
-}
-
-fn read_block(file: &dyn VfsFile, uid: u64, range: Range<u64>) -> Result<DecodedBlock> {
-    let mut block = DecodedBlock::empty();
-    read_section(file, uid, handle(range), |section| block.decode(section))?;
-    Ok(block)
 }
 
 fn handle(range: Range<u64>) -> Handle {

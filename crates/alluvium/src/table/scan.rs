@@ -7,7 +7,6 @@ use crate::base::{SeqNo, ValueKind};
 use crate::table::block::DecodedBlock;
 use crate::table::codec::Unpacker;
 use crate::table::reader::Table;
-use crate::table::section::open_section;
 use crate::{Error, Result};
 use alluvium_mem::pages::Buffer;
 use std::sync::Arc;
@@ -64,7 +63,6 @@ impl TableScan {
     /// where the accessors below must not be called.
     ///
     /// Errors: `Corruption` and `Io` for a block. They end the scan.
-    /// Errors: `Corruption` and `Io` for a block. The scan is over then.
     #[allow(
         clippy::should_implement_trait,
         reason = "a scan reports errors and lends its rows"
@@ -128,8 +126,8 @@ impl TableScan {
         let start = (range.start - self.ahead_offset) as usize;
         let bytes = &self.ahead[start..start + (range.end - range.start) as usize];
         let uid = self.table.uid();
-        open_section(bytes, &mut self.unpacker, uid, range.start)
-            .and_then(|section| self.block.decode(&section))
+        self.block
+            .decode(bytes, &mut self.unpacker, uid, range.start)
             .map_err(|malformed| malformed.at(self.table.file.path(), range.start))?;
         self.next_block += 1;
         self.key.clear();

@@ -141,18 +141,20 @@ pub(super) fn open_section<'a>(
     })
 }
 
-/// Works like [`open_section`], but replaces the content of the caller's `raw` with the raw bytes
-/// and returns only the layout.
+/// Works like [`open_section`], but replaces the content of the caller's `raw` with the raw bytes,
+/// after `make_room` got it with their number. Returns the layout and the number of entries.
 pub(super) fn open_section_into(
     bytes: &[u8],
     unpacker: &mut Unpacker,
     uid: u64,
     offset: u64,
     raw: &mut Vec<u8>,
-) -> Result<Layout, Malformed> {
+    make_room: impl FnOnce(&mut Vec<u8>, usize),
+) -> Result<(Layout, u32), Malformed> {
     let header = Header::check(bytes, uid, offset)?;
+    make_room(raw, header.raw_length);
     unpacker.unpack_into(header.codec, header.stored, header.raw_length, raw)?;
-    Ok(header.layout)
+    Ok((header.layout, header.entries))
 }
 
 struct Header<'a> {
@@ -200,12 +202,14 @@ impl<'a> Header<'a> {
             let limit = format!("at most {}", layout.raw_bytes_max());
             return Err(Malformed::new("section raw length", limit, raw_length));
         }
+        let stored = d.rest();
+        codec.check_reach(stored, raw_length)?;
         Ok(Header {
             layout,
             codec,
             entries,
             raw_length,
-            stored: d.rest(),
+            stored,
         })
     }
 }

@@ -224,8 +224,10 @@ impl ValueFile {
         let stored = &mut stored[start..start + stored_bytes];
         let read = self.file.read_at(stored, pointer.offset);
         read.map_err(|e| Error::io("read a value of", path, e))?;
-        let opened = open_section_into(stored, unpacker, self.uid, pointer.offset, &mut value);
-        let layout = opened.map_err(wrong)?;
+        let has_room = |_: &mut Vec<u8>, _| {};
+        let (uid, offset) = (self.uid, pointer.offset);
+        let opened = open_section_into(stored, unpacker, uid, offset, &mut value, has_room);
+        let (layout, _) = opened.map_err(wrong)?;
         if layout != Layout::Value || value.len() != value_bytes {
             let expected = format!("a value of {value_bytes} bytes");
             let found = format!("layout {} of {}", layout as u8, value.len());

@@ -2,7 +2,7 @@
 //! properties agree with the rows.
 
 use crate::base::{SEQNO_MAX, SeqNo};
-use crate::table::block::Row;
+use crate::table::block::{DecodedBlock, Row};
 use crate::table::malformed::Malformed;
 use crate::table::properties::Properties;
 use crate::table::read_ahead::ReadAhead;
@@ -28,11 +28,12 @@ impl Table {
     /// Between two blocks it calls `read` with the length of the block just read; `read` may block.
     pub fn verify_all(&self, read: &mut dyn FnMut(u64), report: &mut dyn FnMut(Error)) {
         let (mut seen, mut ahead) = (Seen::default(), ReadAhead::default());
+        let mut block = DecodedBlock::empty();
         let mut whole = true;
         for index in 0..self.blocks() {
             let range = self.fences.block_range(index);
             ahead.note(&*self.file, range.clone(), 0..self.fences.blocks_end());
-            if let Err(error) = self.verify_block(index, &mut seen, report) {
+            if let Err(error) = self.verify_block(index, &mut block, &mut seen, report) {
                 whole = false;
                 report(error);
             }
@@ -47,11 +48,12 @@ impl Table {
     fn verify_block(
         &self,
         index: usize,
+        block: &mut DecodedBlock,
         seen: &mut Seen,
         report: &mut dyn FnMut(Error),
     ) -> Result<()> {
         let offset = self.fences.block_range(index).start;
-        let block = self.read_block(index)?;
+        self.read_block_into(index, block)?;
         for slot in 0..block.len() {
             let row = block.row(slot);
             let checked = seen.add(&row).and_then(|key| self.check_found(index, key));

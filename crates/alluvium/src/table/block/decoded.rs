@@ -1,8 +1,8 @@
 //! Decoded layout of a block, used by searches and cursors.
 
 use crate::base::{SeqNo, ValueKind};
-use crate::table::block::first_at_least;
-use alluvium_mem::pages;
+use crate::table::block::{IntCoding, first_at_least};
+use alluvium_mem::pages::Buffer;
 use std::ops::Range;
 
 /// Requested bytes for each extra byte charged to the cache. The charge covers holes left by other
@@ -13,48 +13,53 @@ const ALLOCATOR_SHARE: usize = 16;
 /// Block in memory with cheap lookups.
 ///
 /// Slots are numbered from 0 in the table's order. A slot's key is the block's prefix followed by
-/// the slot's suffix. Decoding has checked that all spans lie inside `data`, so reading a slot
+/// the slot's suffix. Decoding has checked that all columns lie inside `data`, so reading a slot
 /// below [`DecodedBlock::len`] cannot fail.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct DecodedBlock {
     /// The first 8 bytes of each suffix, for the search.
     pub(super) heads: Vec<u64>,
-    /// The prefix, then for each slot its suffix and its value.
-    pub(super) data: Vec<u8>,
-    pub(super) shape: Shape,
+    /// The raw bytes of the block, but with suffixes and values in rows. Its whole pages return to
+    /// the system when the block is dropped.
+    pub(super) data: Buffer<u8>,
+    pub(super) columns: Columns,
+}
+
+/// Places of the columns in `data`.
+#[derive(Debug, Default)]
+pub(super) struct Columns {
+    pub(super) prefix: Range<usize>,
+    pub(super) suffixes: Pieces,
     pub(super) kinds: Kinds,
-    /// Empty if all seqnos are 0.
-    pub(super) seqnos: Vec<SeqNo>,
+    pub(super) seqnos: IntCoding,
+    /// Start of the planes of the seqnos.
+    pub(super) seqnos_start: usize,
+    pub(super) values: Pieces,
 }
 
-/// Layout of prefix, suffixes and values in `data`.
-#[derive(Debug)]
-pub(super) struct Shape {
-    pub(super) prefix_bytes: usize,
-    pub(super) rows: Rows,
-    pub(super) suffixes: Suffixes,
-}
-
-/// Start offsets of the rows.
-#[derive(Debug)]
-pub(super) enum Rows {
-    /// All rows have this length, which saves a cache miss on the offsets.
-    Stride(usize),
-    /// Start of each row, and the end of the last.
-    Offsets(Vec<u32>),
-}
-
-/// Length of each row's suffix.
-#[derive(Debug)]
-pub(super) enum Suffixes {
-    Width(usize),
-    Lengths(Vec<u16>),
+/// Places of suffixes or values, one for each slot.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    /// Start of the first piece.
+    pub(super) start: usize,
+    /// Length of every piece, which saves a cache miss on the offsets. `None`: they differ.
+    pub(super) width: Option<usize>,
+    /// If lengths differ: start of each piece, and the end of the last.
+    pub(super) offsets: Vec<u32>,
 }
 
 #[derive(Debug)]
 pub(super) enum Kinds {
+    /// All entries have this kind.
     All(ValueKind),
-    Each(Vec<ValueKind>),
+    /// Start of one byte for each slot, each of them a kind.
+    Each(usize),
+}
+
+impl Default for Kinds {
+    fn default() -> Kinds {
+        Kinds::All(ValueKind::Put)
+    }
 }
 
 /// One entry of a block.
@@ -75,22 +80,7 @@ pub struct Row<'a> {
 impl DecodedBlock {
     /// Returns a block without rows, to decode into.
     pub fn empty() -> DecodedBlock {
-        DecodedBlock {
-            heads: Vec::new(),
-            data: Vec::new(),
-            shape: Shape {
-                prefix_bytes: 0,
-                rows: Rows::Stride(0),
-                suffixes: Suffixes::Width(0),
-            },
-            kinds: Kinds::All(ValueKind::Put),
-            seqnos: Vec::new(),
-        }
-    }
-
-    /// Frees the block and returns its whole pages to the system.
-    pub fn free(self) {
-        pages::free(self.data);
+        DecodedBlock::default()
     }
 
     /// Returns the number of slots; at least 1 in a block that came from a table.
@@ -100,26 +90,17 @@ impl DecodedBlock {
 
     /// Returns the memory of the block in bytes, including the estimated allocator overhead.
     pub fn resident_bytes(&self) -> usize {
-        let offsets = match &self.shape.rows {
-            Rows::Stride(_) => 0,
-            Rows::Offsets(offsets) => offsets.capacity() * 4,
-        };
-        let lengths = match &self.shape.suffixes {
-            Suffixes::Width(_) => 0,
-            Suffixes::Lengths(lengths) => lengths.capacity() * 2,
-        };
-        let kinds = match &self.kinds {
-            Kinds::All(_) => 0,
-            Kinds::Each(kinds) => kinds.capacity(),
-        };
-        let words = self.heads.capacity() + self.seqnos.capacity();
-        let parts = self.data.capacity() + words * 8 + offsets + lengths + kinds;
+        let Columns {
+            suffixes, values, ..
+        } = &self.columns;
+        let offsets = suffixes.offsets.capacity() + values.offsets.capacity();
+        let parts = self.data.capacity() + self.heads.capacity() * 8 + offsets * 4;
         size_of::<DecodedBlock>() + parts + parts / ALLOCATOR_SHARE
     }
 
     /// Returns the common start of all keys.
     pub fn prefix(&self) -> &[u8] {
-        &self.data[..self.shape.prefix_bytes]
+        &self.data[self.columns.prefix.clone()]
     }
 
     /// Returns the first slot with a key of at least `key`, or [`DecodedBlock::len`] if there is
@@ -130,7 +111,7 @@ impl DecodedBlock {
 
     /// Returns true if the slot has this key.
     pub fn key_is(&self, slot: usize, key: &[u8]) -> bool {
-        match key.split_at_checked(self.shape.prefix_bytes) {
+        match key.split_at_checked(self.columns.prefix.len()) {
             Some((prefix, suffix)) => suffix == self.suffix(slot) && prefix == self.prefix(),
             None => false,
         }
@@ -154,14 +135,12 @@ impl DecodedBlock {
 
     /// Returns the slot's key after the prefix.
     pub fn suffix(&self, slot: usize) -> &[u8] {
-        let start = self.shape.start(slot);
-        &self.data[start..start + self.shape.suffix_bytes(slot)]
+        &self.data[self.columns.suffixes.range(slot)]
     }
 
     /// Returns the range of the slot's value, for [`DecodedBlock::bytes`].
     pub fn value_range(&self, slot: usize) -> Range<usize> {
-        let start = self.shape.start(slot);
-        start + self.shape.suffix_bytes(slot)..self.shape.start(slot + 1)
+        self.columns.values.range(slot)
     }
 
     /// Returns the bytes of a range from [`DecodedBlock::value_range`].
@@ -171,36 +150,31 @@ impl DecodedBlock {
 
     /// Returns the slot's seqno.
     pub fn seqno(&self, slot: usize) -> SeqNo {
-        if self.seqnos.is_empty() {
-            0
-        } else {
-            self.seqnos[slot]
-        }
+        let planes = &self.data[self.columns.seqnos_start..];
+        self.columns.seqnos.get(planes, self.len(), slot)
     }
 
     /// Returns the slot's kind.
     pub fn kind(&self, slot: usize) -> ValueKind {
-        match &self.kinds {
-            Kinds::All(kind) => *kind,
-            Kinds::Each(kinds) => kinds[slot],
+        match self.columns.kinds {
+            Kinds::All(kind) => kind,
+            Kinds::Each(start) => {
+                let kind = ValueKind::from_u8(self.data[start + slot]);
+                kind.expect("decoding has checked all kinds")
+            }
         }
     }
 }
 
-impl Shape {
-    /// Returns the start of a slot's row; for the slot count, the end of the last row.
-    pub(super) fn start(&self, slot: usize) -> usize {
-        match &self.rows {
-            Rows::Stride(stride) => self.prefix_bytes + slot * stride,
-            Rows::Offsets(offsets) => offsets[slot] as usize,
-        }
-    }
-
-    /// Returns the length of a slot's suffix in bytes.
-    pub(super) fn suffix_bytes(&self, slot: usize) -> usize {
-        match &self.suffixes {
-            Suffixes::Width(width) => *width,
-            Suffixes::Lengths(lengths) => usize::from(lengths[slot]),
+impl Pieces {
+    /// Returns the place of a slot's piece.
+    pub(super) fn range(&self, slot: usize) -> Range<usize> {
+        match self.width {
+            Some(width) => {
+                let start = self.start + slot * width;
+                start..start + width
+            }
+            None => self.offsets[slot] as usize..self.offsets[slot + 1] as usize,
         }
     }
 }

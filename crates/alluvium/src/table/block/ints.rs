@@ -26,10 +26,16 @@ pub fn put_ints(out: &mut Vec<u8>, values: impl Iterator<Item = u64> + Clone) {
 /// [`Ints::read`].
 #[derive(Debug, Clone, Copy)]
 pub struct Ints<'a> {
-    base: u64,
-    width: usize,
+    coding: IntCoding,
     count: usize,
     planes: &'a [u8],
+}
+
+/// Coding of a column, without its planes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct IntCoding {
+    base: u64,
+    width: usize,
 }
 
 impl<'a> Ints<'a> {
@@ -41,31 +47,56 @@ impl<'a> Ints<'a> {
         if width > 8 || base > limit {
             return None;
         }
+        let coding = IntCoding { base, width };
         let planes = from.take(width.checked_mul(count)?)?;
-        let column = Ints {
-            base,
-            width,
-            count,
-            planes,
-        };
         let headroom = limit - base;
         let widest = u64::MAX.checked_shr(64 - 8 * width as u32).unwrap_or(0);
-        let all_fit = widest <= headroom || (0..count).all(|i| column.difference(i) <= headroom);
-        all_fit.then_some(column)
+        let all_fit = widest <= headroom
+            || (0..count).all(|i| coding.difference(planes, count, i) <= headroom);
+        all_fit.then_some(Ints {
+            coding,
+            count,
+            planes,
+        })
     }
 
     /// Returns the common value of all entries, or `None` if the column stores differences.
     pub fn constant(&self) -> Option<u64> {
-        (self.width == 0).then_some(self.base)
+        (self.coding.width == 0).then_some(self.coding.base)
     }
 
     /// Returns the value of entry `i`, which is below the count.
     pub fn get(&self, i: usize) -> u64 {
-        self.base + self.difference(i)
+        self.coding.get(self.planes, self.count, i)
     }
 
-    fn difference(&self, i: usize) -> u64 {
-        let plane = |p: usize| u64::from(self.planes[p * self.count + i]) << (8 * p);
+    /// Returns the coding, for [`IntCoding::get`] with the planes.
+    pub fn coding(&self) -> IntCoding {
+        self.coding
+    }
+
+    /// Returns the number of bytes of the planes.
+    pub fn plane_bytes(&self) -> usize {
+        self.planes.len()
+    }
+}
+
+impl IntCoding {
+    /// Returns the coding of a column that has this value in every entry.
+    pub fn constant(value: u64) -> IntCoding {
+        IntCoding {
+            base: value,
+            width: 0,
+        }
+    }
+
+    /// Returns the value of entry `i` of a column of `count` entries with these planes.
+    pub fn get(self, planes: &[u8], count: usize, i: usize) -> u64 {
+        self.base + self.difference(planes, count, i)
+    }
+
+    fn difference(self, planes: &[u8], count: usize, i: usize) -> u64 {
+        let plane = |p: usize| u64::from(planes[p * count + i]) << (8 * p);
         // Lengths have one or two planes; their decoding avoids the loop.
         match self.width {
             0 => 0,

@@ -18,8 +18,9 @@
 //! A row above [`ONE_ROW_BYTES`] has its own block: `kind u8 | seqno varint | key length varint |
 //! key | value`.
 //!
-//! The **decoded** layout ([`DecodedBlock`]) is the one in the cache: 8-byte heads for the search,
-//! then rows with suffix and value next to each other. It never reaches a file.
+//! The **decoded** layout ([`DecodedBlock`]) is the one in the cache: the raw bytes with suffixes
+//! and values in rows, and next to them 8-byte heads for the search and offsets. It never reaches a
+//! file.
 //!
 //! Entries are ordered by key ascending, then seqno descending, and no two agree in both.
 
@@ -32,6 +33,7 @@ mod search;
 
 pub use decoded::{DecodedBlock, Row};
 pub(super) use encode::{OpenBlock, ValueOrder, encode_one_row};
+use ints::IntCoding;
 pub(super) use ints::{Ints, put_ints};
 pub(super) use search::{common_prefix, first_at_least, head};
 

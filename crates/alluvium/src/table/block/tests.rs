@@ -8,6 +8,7 @@ use crate::fuzz::fuzz_decoder;
 use crate::table::codec::{Codec, Packer, Unpacker};
 use crate::table::fences::Fences;
 use crate::table::filters::TableFilter;
+use crate::table::malformed::Malformed;
 use crate::table::properties::Properties;
 use crate::table::section::{Layout, Place, Section, open_section, put_section};
 use proptest::prelude::*;
@@ -57,6 +58,15 @@ fn encode(rows: &Rows, order: ValueOrder) -> Vec<u8> {
     raw
 }
 
+fn decode(layout: Layout, entries: u32, raw: &[u8]) -> Result<DecodedBlock, Malformed> {
+    let mut block = DecodedBlock {
+        data: raw.to_vec().into(),
+        ..DecodedBlock::empty()
+    };
+    block.lay_out(layout, entries, &mut vec![0xEE; 3])?;
+    Ok(block)
+}
+
 fn section(layout: Layout, entries: u32, raw: &[u8]) -> Section<'_> {
     Section {
         layout,
@@ -72,9 +82,7 @@ proptest! {
     fn decoded_rows_are_the_encoded_ones_in_either_value_order(rows in any_rows()) {
         for order in [ValueOrder::Rows, ValueOrder::Planes] {
             let raw = encode(&rows, order);
-            let mut block = DecodedBlock::empty();
-            let decoded = block.decode(&section(Layout::Columns, rows.len() as u32, &raw));
-            prop_assert!(decoded.is_ok(), "{decoded:?}");
+            let block = decode(Layout::Columns, rows.len() as u32, &raw).expect("decodes");
             prop_assert_eq!(block.len(), rows.len());
             for (slot, ((key, seqno), (kind, value))) in rows.iter().enumerate() {
                 let row = block.row(slot);
@@ -91,9 +99,7 @@ proptest! {
         needles in proptest::collection::vec(proptest::collection::vec(0u8..3, 0..20), 30),
     ) {
         let raw = encode(&rows, ValueOrder::Rows);
-        let mut block = DecodedBlock::empty();
-        let decoded = block.decode(&section(Layout::Columns, rows.len() as u32, &raw));
-        prop_assert!(decoded.is_ok());
+        let block = decode(Layout::Columns, rows.len() as u32, &raw).expect("decodes");
         let keys: Vec<&Vec<u8>> = rows.keys().map(|(key, _)| key).collect();
         let own = keys.iter().map(|key| (*key).clone());
         for needle in needles.into_iter().chain(own) {
@@ -122,8 +128,7 @@ fn samples() -> Vec<(Layout, u32, Vec<u8>)> {
 /// Decodes the bytes as every kind of section, because a damaged layout byte is not to be trusted.
 fn decode_all(layout: Layout, entries: u32, raw: &[u8]) {
     let section = section(layout, entries, raw);
-    let mut block = DecodedBlock::empty();
-    if block.decode(&section).is_ok() {
+    if let Ok(block) = decode(layout, entries, raw) {
         assert!(block.resident_bytes() <= 1024 + 32 * raw.len());
         for slot in 0..block.len() {
             let row = block.row(slot);

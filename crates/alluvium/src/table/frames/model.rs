@@ -26,21 +26,22 @@ fn bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 
 /// Reads a block as a table does: returns the cached block, or installs one after a miss.
 fn read(frames: &Arc<Frames>, at: usize) -> Arc<DecodedBlock> {
-    if let Some(found) = &*frames.load(at) {
-        return Arc::clone(found);
+    if let Some(found) = frames.hold(at) {
+        return found.keep();
     }
-    frames.install(at, block()).0
+    frames.install(at, block())
 }
 
 fn installed(frames: &Frames) -> u64 {
-    let present = |slot: &&Slot| slot.block.load().is_some();
-    frames.slots.iter().filter(present).count() as u64
+    let all = 0..frames.blocks.len();
+    all.filter(|&block| frames.has(block)).count() as u64
 }
 
-/// Checks that exactly the installed frames are charged, and that a trim to 0 bytes evicts all of
-/// them.
+/// Checks that exactly the installed frames and those in the limbo are charged, and that a trim to
+/// 0 bytes evicts all of them.
 fn check_accounts(cache: &Cache, frames: &Arc<Frames>) {
-    assert_eq!(cache.used_bytes(), installed(frames) * bytes());
+    let charged = cache.used_bytes() - cache.limbo_bytes();
+    assert_eq!(charged, installed(frames) * bytes());
     cache.budget().set_total(0);
     cache.trim();
     assert_eq!(

@@ -95,11 +95,30 @@ fn an_obsolete_table_is_removed_when_its_last_user_drops_it() {
     static REMOVED: AtomicBool = AtomicBool::new(false);
     let table = open(build(&rows(10), &TableOptions::default())).expect("opens");
     let cursor = table.cursor(0);
-    table.mark_obsolete(Box::new(|_file| REMOVED.store(true, Ordering::Relaxed)));
+    table.mark_obsolete(Box::new(|_, _| REMOVED.store(true, Ordering::Relaxed)));
     drop(table);
     assert!(!REMOVED.load(Ordering::Relaxed));
     drop(cursor);
     assert!(REMOVED.load(Ordering::Relaxed));
+}
+
+#[test]
+fn the_last_user_of_an_obsolete_table_leaves_its_cached_blocks_to_another_thread() {
+    let (send, receive) = std::sync::mpsc::channel();
+    let cache = Cache::of_bytes(64 << 20);
+    let table = open_with(build(&rows(500), &options(8 << 10, Codec::Lz4)), &cache).expect("opens");
+    for e in rows(500) {
+        get(&table, &e.key, 0).expect("readable");
+    }
+    let before = cache.used_bytes();
+    table.mark_obsolete(Box::new(move |_, memory| send.send(memory).expect("sent")));
+    drop(table);
+    assert!(
+        before > 0 && cache.used_bytes() == before,
+        "freed by the reader"
+    );
+    drop(receive.recv().expect("memory"));
+    assert_eq!(cache.used_bytes(), 0);
 }
 
 #[test]
