@@ -26,6 +26,42 @@ fn a_tiny_cache_gives_the_same_answers_and_stays_within_its_capacity() {
 }
 
 #[test]
+fn readers_of_a_tiny_cache_never_see_the_memory_of_another_block() {
+    let entries = rows(2000);
+    let cache = Cache::of_bytes(24 << 10);
+    let table = open_with(build(&entries, &options(8 << 10, Codec::Lz4)), &cache).expect("opens");
+    std::thread::scope(|scope| {
+        for seed in 1..=4 {
+            let (table, entries) = (&table, &entries);
+            scope.spawn(move || {
+                let mut random = Random::new(seed);
+                for _ in 0..20_000 {
+                    let e = &entries[random.below(2000) as usize];
+                    assert_eq!(get(table, &e.key, 0).expect("readable").as_ref(), Some(e));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn an_evicted_block_is_charged_until_its_readers_have_left() {
+    let cache = Cache::of_bytes(1 << 20);
+    let table = open_with(build(&rows(100), &options(8 << 10, Codec::Lz4)), &cache).expect("opens");
+    drop(table.hold_block(0).expect("readable"));
+    let held = table.hold_block(0).expect("cached");
+    let charged = cache.used_bytes();
+    cache.budget().set_total(0);
+    cache.trim();
+    assert!(charged > 0 && table.hold_cached_block(0).is_none());
+    assert_eq!(cache.used_bytes(), charged);
+    assert_eq!(held.row(7).value, [7; 100]);
+    drop(held);
+    cache.trim();
+    assert_eq!(cache.used_bytes(), 0);
+}
+
+#[test]
 fn a_block_is_read_once_while_it_fits_and_scans_leave_the_cache_alone() {
     let entries = rows(5000);
     let cache = Cache::of_bytes(64 << 20);
