@@ -172,9 +172,9 @@ impl Keyspace {
         Ok(values)
     }
 
-    /// Runs `read` on the newest committed value of `key` in place, without copying or pinning it.
-    /// `read` must be short: the memory it reads cannot be freed meanwhile. Errors and cost as
-    /// [`Keyspace::get`].
+    /// Runs `read` on the newest committed value of `key`, which is not copied unless it has at
+    /// most 64 bytes. `read` should be short: the memory it reads cannot be freed meanwhile. Errors
+    /// and cost as [`Keyspace::get`].
     pub fn read<R>(&self, key: &[u8], read: impl FnOnce(Option<&[u8]>) -> R) -> Result<R> {
         self.db.shared().core.access.check_open()?;
         let point = self.db.shared().core.read_points.register();

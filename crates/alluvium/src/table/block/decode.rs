@@ -45,6 +45,7 @@ impl DecodedBlock {
         offset: u64,
     ) -> Result<(), Malformed> {
         self.heads.clear();
+        self.columns.prefix = 0..0;
         let room = |data: &mut Vec<u8>, length| BYTES.fit(data, length);
         let (layout, entries) =
             open_section_into(bytes, unpacker, uid, offset, &mut self.data, room)?;
@@ -58,7 +59,6 @@ impl DecodedBlock {
         entries: u32,
         scratch: &mut Vec<u8>,
     ) -> Result<(), Malformed> {
-        self.heads.clear();
         match layout {
             Layout::Columns => self.lay_out_columns(entries as usize, scratch),
             Layout::OneRow => self.lay_out_one_row(entries),
