@@ -115,7 +115,8 @@ fn stopped_writing_and_reads_on(
         }
         other => panic!("{context}: {other:?} after {op}: {error}"),
     };
-    poisoned(db.keyspace("more", KeyspaceOptions::default()).map(drop));
+    // A name that is new: `use_further` may have created the other keyspace before the failure.
+    poisoned(db.keyspace("another", KeyspaceOptions::default()).map(drop));
     if let Some(a) = db.existing_keyspace("a").expect("look") {
         poisoned(a.put(b"more", b"1"));
     }
