@@ -388,7 +388,7 @@ impl Limbo {
 
 impl Drop for Limbo {
     fn drop(&mut self) {
-        // What is left goes to the orphans.
+        // The drop of each value that still waits moves it to the orphans.
         self.reclaim();
     }
 }

@@ -299,11 +299,10 @@ impl Cache {
             };
             match owner.try_evict(entry.frame) {
                 Eviction::Kept => ring.entries.push_back(entry),
-                Eviction::Evicted(taken) => {
-                    evicted += usize::from(taken.is_some());
-                    taken
-                        .into_iter()
-                        .for_each(|taken| self.add_to_limbo(ring, taken));
+                Eviction::Evicted(None) => {}
+                Eviction::Evicted(Some(taken)) => {
+                    evicted += 1;
+                    self.add_to_limbo(ring, taken);
                 }
             }
             // The table was dropped meanwhile: all its blocks are freed with it.

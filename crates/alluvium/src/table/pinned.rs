@@ -29,18 +29,14 @@ const INLINE_BYTES: usize = 64;
 impl PinnedValue {
     /// Returns the value in a range of `block`.
     pub(super) fn from_block(block: &Arc<DecodedBlock>, range: Range<usize>) -> PinnedValue {
-        match inline(block.bytes(range.clone())) {
-            Some(repr) => PinnedValue(repr),
-            None => PinnedValue(Repr::Block(Arc::clone(block), range)),
-        }
+        let inline = inline(block.bytes(range.clone()));
+        PinnedValue(inline.unwrap_or_else(|| Repr::Block(Arc::clone(block), range)))
     }
 
     /// Returns the value in a range of a block that a lookup holds.
     pub(super) fn of_held(block: HeldBlock<'_>, range: Range<usize>) -> PinnedValue {
-        match inline(block.bytes(range.clone())) {
-            Some(repr) => PinnedValue(repr),
-            None => PinnedValue(Repr::Block(block.keep(), range)),
-        }
+        let inline = inline(block.bytes(range.clone()));
+        PinnedValue(inline.unwrap_or_else(|| Repr::Block(block.keep(), range)))
     }
 }
 
