@@ -192,7 +192,8 @@ typedef enum alluvium_isolation {
 
 // Compression of stored blocks.
 typedef enum alluvium_compression {
-  // LZ4 in upper tables, zstd in the last level.
+  // LZ4 in upper tables, zstd in the last level, with a trained dictionary in each table where
+  // that saves space.
   ALLUVIUM_COMPRESSION_ADAPTIVE = 0,
   // LZ4 in all tables.
   ALLUVIUM_COMPRESSION_LZ4 = 1,
@@ -760,6 +761,9 @@ typedef struct alluvium_stats {
   // The last confirmed time, in milliseconds since 1970: compactions drop only rows that had
   // expired by then. 0 if no time was confirmed yet, or if no keyspace has rows that expire.
   uint64_t confirmed_time_ms;
+  // The part of table_bytes_written by compactions that scans triggered. Each table beyond one
+  // that a scan sought in pays for at most 256 bytes, or 2 KiB if the seek read a block.
+  uint64_t read_triggered_bytes;
 } alluvium_stats;
 
 // Sizes of a keyspace.

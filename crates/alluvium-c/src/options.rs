@@ -70,7 +70,8 @@ pub enum alluvium_isolation {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_compression {
-    /// LZ4 in upper tables, zstd in the last level.
+    /// LZ4 in upper tables, zstd in the last level, with a trained dictionary in each table where
+    /// that saves space.
     Adaptive = 0,
     /// LZ4 in all tables.
     Lz4 = 1,

@@ -83,6 +83,9 @@ pub struct alluvium_stats {
     /// The last confirmed time, in milliseconds since 1970: compactions drop only rows that had
     /// expired by then. 0 if no time was confirmed yet, or if no keyspace has rows that expire.
     pub confirmed_time_ms: u64,
+    /// The part of table_bytes_written by compactions that scans triggered. Each table beyond one
+    /// that a scan sought in pays for at most 256 bytes, or 2 KiB if the seek read a block.
+    pub read_triggered_bytes: u64,
 }
 
 /// Sizes of a keyspace.
@@ -150,6 +153,7 @@ pub unsafe extern "C" fn alluvium_get_stats(
             row_locks: now.row_locks,
             clock_jumps: now.clock_jumps,
             confirmed_time_ms: now.confirmed_time_ms,
+            read_triggered_bytes: now.read_triggered_bytes,
         };
         // SAFETY: the contract of the crate.
         unsafe { sized::write(stats, &filled) }

@@ -1,5 +1,5 @@
-//! Reads of data larger than the cache, from real files: throughput, CPU, cache misses and the
-//! longest call of each phase, for each block size.
+//! Reads of data larger than the cache, from real files: throughput, CPU, cache misses, the 99.9th
+//! percentile and the longest call of each phase, for each block size.
 //!
 //! ```text
 //! cargo run --release -p alluvium --example gets -- --block-bytes 4096,8192 DIR
@@ -25,7 +25,8 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const USAGE: &str = "usage: gets [--rows N] [--value-bytes N] [--memory-mib N] [--block-bytes N,N,...] [--threads N] [--rounds N] [--seconds N] [--idle-seconds N] DIR";
 const KEY_BYTES: usize = 16;
-const HEADER: &str = "block_bytes,phase,operations_per_s,cpu_us,misses,written_bytes,longest_ms";
+const HEADER: &str =
+    "block_bytes,phase,operations_per_s,cpu_us,misses,written_bytes,longest_ms,p999_us";
 
 struct Arguments {
     rows: u64,
@@ -65,7 +66,7 @@ const PHASES: [(&str, Option<Operation>); 9] = [
 ];
 
 /// Measures of a phase, in the order of [`HEADER`].
-type Measures = [f64; 5];
+type Measures = [f64; 6];
 
 fn main() -> Result<(), Failure> {
     let arguments = parse(std::env::args().skip(1))?;
@@ -83,9 +84,9 @@ fn main() -> Result<(), Failure> {
     println!("{HEADER}");
     for (block_bytes, phases) in arguments.block_bytes.iter().zip(all) {
         for ((name, _), rounds) in PHASES.iter().zip(phases) {
-            let [rate, cpu, misses, written, longest] = medians(&rounds);
+            let [rate, cpu, misses, written, longest, p999] = medians(&rounds);
             println!(
-                "{block_bytes},{name},{rate:.0},{cpu:.2},{misses:.2},{written:.0},{longest:.1}"
+                "{block_bytes},{name},{rate:.0},{cpu:.2},{misses:.2},{written:.0},{longest:.1},{p999:.0}"
             );
         }
     }
@@ -168,33 +169,37 @@ fn measure(
 ) -> Result<Measures, Failure> {
     let before = db.stats()?;
     let (cpu, start) = (process_cpu_us(), Instant::now());
-    let (operations, longest) = match operation {
+    let mut times = match operation {
         None => {
             db.settle()?;
-            (1, start.elapsed())
+            vec![nanoseconds(start.elapsed())]
         }
         Some(operation) => clients(arguments, db, rows, operation, seed)?,
     };
     let (seconds, cpu) = (start.elapsed().as_secs_f64(), process_cpu_us() - cpu);
     let after = db.stats()?;
-    let each = |total: u64| total as f64 / operations as f64;
+    times.sort_unstable();
+    let operations = times.len() as f64;
+    let each = |total: u64| total as f64 / operations;
+    let ns = |at: usize| times.get(at).copied().map_or(0.0, f64::from);
     Ok([
-        operations as f64 / seconds,
-        cpu / operations as f64,
+        operations / seconds,
+        cpu / operations,
         each(after.cache_misses - before.cache_misses),
         each(after.table_bytes_written - before.table_bytes_written),
-        longest.as_secs_f64() * 1e3,
+        ns(times.len() - 1) / 1e6,
+        ns(times.len() * 999 / 1000) / 1e3,
     ])
 }
 
-/// Runs an operation on all threads. Returns the number of operations and the longest one.
+/// Runs an operation on all threads. Returns the times of all calls in nanoseconds.
 fn clients(
     arguments: &Arguments,
     db: &Database,
     rows: &Keyspace,
     operation: Operation,
     seed: u64,
-) -> Result<(u64, Duration), Failure> {
+) -> Result<Vec<u32>, Failure> {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..arguments.threads)
             .map(|n| {
@@ -208,13 +213,11 @@ fn clients(
                 scope.spawn(move || client.run(operation))
             })
             .collect();
-        let (mut operations, mut longest) = (0, Duration::ZERO);
+        let mut times = Vec::new();
         for thread in threads {
-            let (done, one) = thread.join().map_err(|_| "a client panicked")??;
-            operations += done;
-            longest = longest.max(one);
+            times.append(&mut thread.join().map_err(|_| "a client panicked")??);
         }
-        Ok((operations, longest))
+        Ok(times)
     })
 }
 
@@ -228,23 +231,23 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    fn run(mut self, operation: Operation) -> Result<(u64, Duration), Failure> {
+    fn run(mut self, operation: Operation) -> Result<Vec<u32>, Failure> {
         let share = self.arguments.rows / self.arguments.threads;
-        let (mut done, mut longest) = (0, Duration::ZERO);
+        let mut times = Vec::with_capacity(share as usize);
         let start = Instant::now();
         let mut before = start;
         loop {
+            let done = times.len() as u64;
             let ended = match operation {
                 Operation::Load | Operation::Overwrite => done == share,
                 _ => before - start >= self.arguments.read,
             };
             if ended {
-                return Ok((done, longest));
+                return Ok(times);
             }
             self.operate(operation, done)?;
-            done += 1;
             let now = Instant::now();
-            longest = longest.max(now - before);
+            times.push(nanoseconds(now - before));
             before = now;
         }
     }
@@ -302,6 +305,10 @@ impl Client<'_> {
         }
         Ok(())
     }
+}
+
+fn nanoseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_nanos()).unwrap_or(u32::MAX)
 }
 
 /// Returns the key of a row. Neighbors in key order have unrelated numbers.

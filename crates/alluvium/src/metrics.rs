@@ -30,6 +30,7 @@ pub(crate) struct Metrics {
     pub flushes: Counter,
     pub compactions: Counter,
     pub table_bytes_written: Counter,
+    pub read_triggered_bytes: Counter,
     pub ingested_bytes: Counter,
     pub shadowed: Counter,
     pub canceled_pairs: Counter,

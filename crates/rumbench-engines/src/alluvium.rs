@@ -186,7 +186,7 @@ impl Backend for AlluviumMaps {
             return Vec::new();
         };
         let sum = |of: fn(&alluvium::KeyspaceStats) -> u64| stats.keyspaces.iter().map(of).sum();
-        let counters: [(&'static str, u64); 14] = [
+        let counters: [(&'static str, u64); 15] = [
             ("memtable_bytes", sum(|k| k.memtable_bytes)),
             ("sealed_bytes", stats.sealed_bytes),
             ("groups", sum(|k| k.groups)),
@@ -199,6 +199,7 @@ impl Backend for AlluviumMaps {
             ("flushes", stats.flushes),
             ("compactions", stats.compactions),
             ("table_write_bytes", stats.table_bytes_written),
+            ("read_triggered_write_bytes", stats.read_triggered_bytes),
             ("delay_us", stats.delay_us),
             ("ceiling_waits", stats.ceiling_waits),
         ];

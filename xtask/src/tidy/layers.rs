@@ -58,6 +58,7 @@ const ENGINE: &[&[&str]] = &[
     ],
     &["txn::lock_table", "txn::write_set", "txn::write_cursor"],
     &[
+        "compaction::dictionaries",
         "compaction::fold",
         "compaction::merge",
         "compaction::pick",

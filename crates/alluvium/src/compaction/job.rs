@@ -25,8 +25,11 @@ use crate::keyspace::tree::Tree;
 use crate::memory::Use;
 use crate::range_deletes::{Fragmenter, RangeDeletes};
 use crate::read_points::DropPoints;
-use crate::table::{SCAN_BYTES, Table};
+use crate::table::{SCAN_BYTES, Table, warm};
 use crate::version::group::{Group, Upper, Version};
+
+/// Share of the cache that one compaction fills with blocks of its output at most.
+const WARMED_SHARE: u64 = 16;
 
 /// A picked compaction. While it exists, its group is busy and no other job may touch it.
 pub(crate) struct Job {
@@ -69,6 +72,9 @@ impl Job {
                 .compaction_us
                 .note_log2(took.as_micros() as u64);
             env.core.metrics.compaction_bytes.note_log2(bytes);
+            if self.mode == Mode::ReadTriggered {
+                env.core.metrics.read_triggered_bytes.add(bytes);
+            }
         }
         env.core.events.tell(|| Event::CompactionEnd {
             keyspace: self.tree.name.clone(),
@@ -155,7 +161,7 @@ impl Job {
             .iter()
             .filter(|t| !inputs.hides(t, &points))
             .collect();
-        last.iter().for_each(|table| inputs.add_values(table));
+        last.iter().for_each(|table| inputs.add(table));
         let last = Stream::tables(last.iter().map(|t| t.scan_all(None, None)).collect())?;
         inputs.streams.extend(last);
         if !inputs.values.files.is_empty() {
@@ -169,6 +175,9 @@ impl Job {
             bytes_max: env.core.options.table_bytes,
         };
         let tables = self.write(steps, inputs, true, cuts, &points)?;
+        let new: Vec<_> = tables.iter().map(|new| &new.table).collect();
+        let most = env.core.memory.cache.capacity_bytes() / WARMED_SHARE;
+        warm(&group.last, &new, most);
         let inputs = Inputs {
             keyspace: self.tree.id,
             low: self.low.clone(),
@@ -223,6 +232,7 @@ impl Job {
             mut streams,
             ranges,
             values,
+            raw_bytes,
         } = inputs;
         let retire = self.tree.retire(&core.clock, &values.files);
         let rules = FoldRules {
@@ -236,6 +246,7 @@ impl Job {
             Arc::clone(&ranges)
         };
         let mut output = Output::new(core, &*self.tree, options, cuts, carried, values);
+        output.expect_bytes(raw_bytes);
         output.charge_inputs(streams.len() * SCAN_BYTES + ranges.memory_bytes());
         let mut counts = FoldCounts::default();
         merge(
@@ -261,6 +272,8 @@ struct Sources {
     streams: Vec<Stream>,
     ranges: Arc<RangeDeletes>,
     values: ValueInputs,
+    /// Bytes of keys and values in all input tables.
+    raw_bytes: u64,
 }
 
 impl Sources {
@@ -285,11 +298,12 @@ impl Sources {
             streams: Vec::with_capacity(upper.len()),
             ranges: Arc::new(ranges.finish(&points.told_apart())),
             values: ValueInputs::default(),
+            raw_bytes: 0,
         };
         let from = (!low.is_empty()).then_some(low);
         for Upper { table, .. } in upper {
             if !inputs.hides(table, points) {
-                inputs.add_values(table);
+                inputs.add(table);
                 let scan = table.scan_all(from, high);
                 inputs.streams.extend(Stream::tables(vec![scan])?);
             }
@@ -297,7 +311,9 @@ impl Sources {
         Ok(inputs)
     }
 
-    fn add_values(&mut self, table: &Table) {
+    /// Adds the size of an input table and the value files that it points into.
+    fn add(&mut self, table: &Table) {
+        self.raw_bytes += table.raw_bytes();
         let files = table.value_files().iter();
         let files = files.map(|(id, file)| (*id, Arc::clone(file)));
         self.values.files.extend(files);

@@ -238,6 +238,14 @@ impl Jobs {
         std::mem::replace(&mut state.urgent_seen, events) != events
     }
 
+    /// Waits for an event or the end of the threads, at most this long.
+    pub fn rest(&self, most: Duration) {
+        let mut state = self.state.lock();
+        if !state.stop {
+            self.changed.wait_for(&mut state, most);
+        }
+    }
+
     /// Notes the end of an idle compaction.
     pub fn idled(&self, took: Duration) {
         let mut state = self.state.lock();

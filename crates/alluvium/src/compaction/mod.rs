@@ -2,6 +2,7 @@
 //! into new tables, chooses the next work of its threads ([`next`]), runs the jobs, and lets
 //! callers wait for them.
 
+pub(crate) mod dictionaries;
 mod env;
 pub(crate) mod fold;
 mod garbage;

@@ -79,6 +79,15 @@ const CHARGE_EVERY_BYTES: usize = 128 << 10;
 /// Bytes that a row counts for in addition to its own: its hashes in filters.
 const CHARGE_ROW_BYTES: usize = 32;
 
+/// Usual bytes of the sample from which a dictionary is trained.
+const SAMPLE_BYTES: usize = 512 << 10;
+/// Part of a small table that the sample is at most.
+const SAMPLE_LEAST: u64 = 8;
+
+/// Least rows that are compressed with a dictionary, in multiples of the sample: an open dictionary
+/// takes 32 KiB of memory.
+const DICTIONARY_LEAST: u64 = 8;
+
 /// A complete table. It is opened once the values that it points to are complete too.
 struct Finished {
     id: TableId,
@@ -101,11 +110,12 @@ where
     pub fn new(
         core: S,
         tree: T,
-        options: TableOptions,
+        mut options: TableOptions,
         cuts: Cuts,
         carried: Carried,
         values: ValueInputs,
     ) -> Output<S, T> {
+        options.sample_bytes = sample_bytes(core.options.table_bytes);
         debug_assert!(carried.is_empty() || cuts.bytes_max == u64::MAX);
         let (open, finished, last_key) = (None, Vec::new(), Vec::new());
         let charge = Charge::new(&core.memory.budget, Use::Jobs);
@@ -123,6 +133,14 @@ where
             open,
             finished,
             last_key,
+        }
+    }
+
+    /// Tells how many bytes of rows the entries have at most. A dictionary takes too much memory
+    /// and space for few.
+    pub fn expect_bytes(&mut self, bytes: u64) {
+        if bytes < DICTIONARY_LEAST * self.options.sample_bytes as u64 {
+            self.options.codec = self.options.codec.without_dictionary();
         }
     }
 
@@ -231,7 +249,8 @@ where
         let uid = crate::version::random_uid();
         let path = self.core.files.path(id.to_string());
         let file = self.core.files.create(&path)?;
-        let builder = TableBuilder::new(file, uid, self.tree.id, &self.options);
+        let mut builder = TableBuilder::new(file, uid, self.tree.id, &self.options);
+        builder.offer_dictionary(self.core.dictionaries.offer(self.tree.id));
         Ok(Open { id, path, builder })
     }
 
@@ -240,10 +259,14 @@ where
             return Ok(());
         };
         open.builder.set_range_deletes(ranges);
+        let dictionary = open.builder.dictionary().cloned();
         let (id, path) = (open.id, open.path);
         let below = self.border().map(<[u8]>::to_vec);
         match open.builder.finish() {
             Ok(summary) => {
+                if let Some(dictionary) = dictionary {
+                    self.core.dictionaries.keep(self.tree.id, dictionary);
+                }
                 let written = &self.core.metrics.table_bytes_written;
                 written.add(summary.file_bytes);
                 self.core.events.tell(|| Event::TableCreated {
@@ -320,6 +343,11 @@ where
             let _ = self.core.files.vfs.remove(&path);
         }
     }
+}
+
+/// Returns the bytes of blocks from which a dictionary is trained.
+fn sample_bytes(table_bytes: u64) -> usize {
+    SAMPLE_BYTES.min((table_bytes / SAMPLE_LEAST) as usize)
 }
 
 /// Returns the manifest record of a finished table.

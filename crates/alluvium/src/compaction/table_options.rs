@@ -10,7 +10,7 @@ const FILTER_BITS: u32 = 10;
 /// Returns the options for the tables of a keyspace, in the last level or above.
 pub(crate) fn table_options(options: &KeyspaceOptions, last_level: bool) -> TableOptions {
     let codec = match (options.compression, last_level) {
-        (Compression::Adaptive, true) => Codec::Zstd,
+        (Compression::Adaptive, true) => Codec::ZstdDictionary,
         (Compression::Adaptive, false) | (Compression::Lz4, _) => Codec::Lz4,
         (Compression::None, _) => Codec::None,
     };
@@ -34,5 +34,6 @@ pub(crate) fn table_options(options: &KeyspaceOptions, last_level: bool) -> Tabl
         codec,
         filter,
         lifetime,
+        ..TableOptions::default()
     }
 }

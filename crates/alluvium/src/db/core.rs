@@ -10,6 +10,7 @@ use crate::sync::plain::RwLock;
 
 use crate::base::KeyspaceId;
 use crate::clock::ReadClock;
+use crate::compaction::dictionaries::Dictionaries;
 use crate::db::access::Access;
 use crate::db::backlog::Backlog;
 use crate::db::files::Files;
@@ -29,6 +30,8 @@ pub(crate) struct Core {
     pub files: Files,
     pub memory: Memory,
     pub read_points: Arc<ReadPoints>,
+    /// Dictionaries for the next tables.
+    pub dictionaries: Dictionaries,
     /// Decides which rows have expired.
     pub clock: Arc<ReadClock>,
     /// Guards the open keyspaces by name. Never held across I/O.

@@ -14,6 +14,7 @@ use crate::commit::old_segments::OldSegments;
 use crate::commit::progress::Progress;
 use crate::commit::validate::Validating;
 use crate::commit::{CommitEnv, CommitPipeline, Log, SyncerSignal};
+use crate::compaction::dictionaries::Dictionaries;
 use crate::compaction::{CompactionEnv, Jobs};
 use crate::db::access::Access;
 use crate::db::backlog::Backlog;
@@ -96,6 +97,7 @@ impl Parts {
             ),
             memory: self.memory,
             read_points: self.read_points,
+            dictionaries: Dictionaries::default(),
             clock,
             catalog: RwLock::new(self.catalog),
             backlog: Backlog::new(options.upper_fraction),

@@ -29,6 +29,9 @@ pub struct Stats {
     pub table_bytes_written: u64,
     /// Bytes of tables that ingests installed.
     pub ingested_bytes: u64,
+    /// The part of `table_bytes_written` by compactions that scans triggered. Each table beyond one
+    /// that a scan sought in pays for at most 256 bytes, or 2 KiB if the seek read a block.
+    pub read_triggered_bytes: u64,
     /// Versions dropped because a newer version hides them from every reader.
     pub versions_shadowed: u64,
     /// Pairs of an insert and its delete that met above the last level: compaction dropped both.
@@ -150,6 +153,7 @@ pub(super) fn collect(shared: &Shared) -> Stats {
         compactions: metrics.compactions.get(),
         table_bytes_written: metrics.table_bytes_written.get(),
         ingested_bytes: metrics.ingested_bytes.get(),
+        read_triggered_bytes: metrics.read_triggered_bytes.get(),
         versions_shadowed: metrics.shadowed.get(),
         pairs_canceled: metrics.canceled_pairs.get(),
         tombstones_dropped: metrics.tombstones_dropped.get(),

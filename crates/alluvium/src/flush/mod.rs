@@ -291,7 +291,11 @@ impl<'a> Writer<'a> {
     fn output(&self, cuts: Cuts, carried: Carried, last_level: bool) -> TreeOutput<'a> {
         let options = table_options(&self.tree.options(), last_level);
         let values = ValueInputs::default();
-        Output::new(&*self.env.core, self.tree, options, cuts, carried, values)
+        let core = &*self.env.core;
+        let mut output = Output::new(core, self.tree, options, cuts, carried, values);
+        let bytes = self.memtables.iter().map(|m| m.bytes() as u64);
+        output.expect_bytes(bytes.sum());
+        output
     }
 
     /// Writes the rows of the memtables from `start` to before `end`.

@@ -16,10 +16,12 @@ use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
 use crate::table::properties::{KeyspacePart, Properties};
 use crate::table::ranges;
 use crate::table::section::{Layout, Place, put_section};
+use crate::table::training::{Sample, Trained};
 use crate::vfs::{Lifetime, VfsFile};
 use crate::{Error, Result};
 use alluvium_mem::pages::Buffer;
 use std::cmp::Ordering;
+use std::mem;
 use std::sync::Arc;
 
 /// Options for writing a table. Readers need none of them.
@@ -33,6 +35,9 @@ pub struct TableOptions {
     pub filter: FilterOptions,
     /// Expected lifetime of the table.
     pub lifetime: Lifetime,
+    /// With [`Codec::ZstdDictionary`]: raw bytes of the first blocks, from which a dictionary is
+    /// trained. A table with fewer has none.
+    pub sample_bytes: usize,
 }
 
 impl Default for TableOptions {
@@ -45,6 +50,7 @@ impl Default for TableOptions {
                 prefix: None,
             },
             lifetime: Lifetime::Medium,
+            sample_bytes: 512 << 10,
         }
     }
 }
@@ -107,12 +113,18 @@ pub struct TableBuilder {
     uid: u64,
     keyspace: KeyspaceId,
     block_bytes: usize,
+    codec: Codec,
     packer: Packer,
     open: OpenBlock,
     /// The largest key so far and its last seqno.
     last: Option<(Vec<u8>, SeqNo)>,
-    /// Length of the last written block; its fence waits for the next key.
-    unfenced: Option<u32>,
+    /// True if the last block has no fence yet: it waits for the next key.
+    unfenced: bool,
+    /// First blocks, while they wait for the choice of a dictionary. No block is written yet.
+    sample: Option<Sample>,
+    sample_bytes: usize,
+    /// Offered before the choice, used or trained after it.
+    dictionary: Option<Arc<Trained>>,
     value_order: ValueOrder,
     fences: FenceBuilder,
     filters: FilterWriter,
@@ -139,10 +151,14 @@ impl TableBuilder {
             uid,
             keyspace,
             block_bytes: options.block_bytes.clamp(512, 256 << 10),
+            codec: options.codec,
             packer: Packer::new(options.codec),
             open: OpenBlock::default(),
             last: None,
-            unfenced: None,
+            unfenced: false,
+            sample: (options.codec == Codec::ZstdDictionary).then(Sample::default),
+            sample_bytes: options.sample_bytes,
+            dictionary: None,
             value_order: ValueOrder::Rows,
             fences: FenceBuilder::default(),
             filters: FilterWriter::new(&options.filter),
@@ -178,6 +194,8 @@ impl TableBuilder {
         }
         self.fence(Some(key));
         if oversize {
+            // A table of large rows gains too little to hold them back.
+            self.release_sample()?;
             self.raw.clear();
             encode_one_row(key, seqno, kind, value, &mut self.raw);
             self.write_block(Layout::OneRow, 1)?;
@@ -194,6 +212,20 @@ impl TableBuilder {
             none => *none = Some((key.to_vec(), seqno)),
         }
         Ok(())
+    }
+
+    /// Offers the dictionary of an earlier table of the keyspace. Called before the first entry.
+    pub fn offer_dictionary(&mut self, offered: Option<Arc<Trained>>) {
+        self.dictionary = offered.filter(|_| self.sample.is_some());
+    }
+
+    /// Returns what later tables of the keyspace may be offered. `None` before the choice of a
+    /// dictionary, and in a table that is too small for one.
+    pub fn dictionary(&self) -> Option<&Arc<Trained>> {
+        match self.sample {
+            Some(_) => None,
+            None => self.dictionary.as_ref(),
+        }
     }
 
     /// Stores a property that only the caller interprets; `Table::properties` returns it.
@@ -221,9 +253,10 @@ impl TableBuilder {
     pub fn stored_bytes(&self) -> u64 {
         let written = self.chunk_offset + self.chunk.len() as u64;
         let written_rows = self.properties.raw_key_bytes + self.properties.raw_value_bytes;
-        let open = self.open.raw_bytes() as u64;
+        let held = self.sample.as_ref().map_or(0, Sample::raw_bytes);
+        let open = (self.open.raw_bytes() + held) as u64;
         let closed = written_rows.saturating_sub(open).max(1);
-        // Assume that the open block compresses like the blocks before it.
+        // Assume that the open blocks compress like those before them.
         let open_stored = match written {
             0 => open,
             _ => (u128::from(open) * u128::from(written) / u128::from(closed)) as u64,
@@ -238,6 +271,7 @@ impl TableBuilder {
             + self.open.memory_bytes()
             + self.raw.capacity()
             + self.chunk.capacity()
+            + self.sample.as_ref().map_or(0, Sample::memory_bytes)
             + 2 * self.fences.memory_bytes()
             + self.filters.memory_bytes()
             + self.filters.finish_bytes()
@@ -258,6 +292,7 @@ impl TableBuilder {
             ));
         }
         self.write_open_block()?;
+        self.release_sample()?;
         self.fence(None);
         self.properties.last_key = self.last.take().map_or_else(Vec::new, |(key, _)| key);
         self.properties.take_in(&self.ranges);
@@ -279,16 +314,20 @@ impl TableBuilder {
     }
 
     fn write_sections(&mut self) -> Result<Footer> {
+        // Only blocks are compressed with a dictionary.
+        let blocks = mem::replace(&mut self.packer, Packer::new(self.codec));
+        let with_dictionary = blocks.codec() == Codec::ZstdDictionary;
         let filters = FilterWriter::new(&FilterOptions {
             whole_key_bits: 0,
             prefix: None,
         });
-        let (whole, prefix) = std::mem::replace(&mut self.filters, filters).finish();
+        let (whole, prefix) = mem::replace(&mut self.filters, filters).finish();
         let mut footer = Footer {
             uid: self.uid,
             points: !self.properties.values.is_empty(),
             ..Footer::default()
         };
+        footer.dictionary = self.write_dictionary(with_dictionary)?;
         footer.whole_filter = self.write_filter(whole)?;
         footer.prefix_filter = self.write_filter(prefix)?;
         if !self.ranges.is_empty() {
@@ -300,11 +339,24 @@ impl TableBuilder {
         self.raw.clear();
         self.fences.encode(&mut self.raw);
         footer.fences = self.write_section(Layout::Fences, self.fences.len() as u32)?;
+        // Apart from the first one, so that one bad sector does not hit both.
+        footer.dictionary_copy = self.write_dictionary(with_dictionary)?;
         self.raw.clear();
         self.properties.encode(&mut self.raw);
         footer.properties = self.write_section(Layout::Properties, 1)?;
         footer.file_bytes = self.offset() + FOOTER_BYTES as u64;
         Ok(footer)
+    }
+
+    fn write_dictionary(&mut self, used: bool) -> Result<Handle> {
+        match &self.dictionary {
+            Some(dictionary) if used => {
+                self.raw.clear();
+                self.raw.extend_from_slice(dictionary.bytes());
+                self.write_section(Layout::Dictionary, 1)
+            }
+            _ => Ok(Handle::default()),
+        }
     }
 
     /// Writes a filter uncompressed. Half of its bits are set, so no codec shrinks it, and an
@@ -314,7 +366,7 @@ impl TableBuilder {
             return Ok(Handle::default());
         };
         self.raw = raw.into();
-        let packer = std::mem::replace(&mut self.packer, Packer::new(Codec::None));
+        let packer = mem::replace(&mut self.packer, Packer::new(Codec::None));
         let written = self.write_section(Layout::Filter, 1);
         self.packer = packer;
         self.raw = Buffer::default();
@@ -364,8 +416,8 @@ impl TableBuilder {
 
     /// Adds the fence of the previous block, now that the next key is known.
     fn fence(&mut self, next: Option<&[u8]>) {
-        if let (Some(length), Some((last, _))) = (self.unfenced.take(), &self.last) {
-            self.fences.push(last, next, length);
+        if let (true, Some((last, _))) = (mem::take(&mut self.unfenced), &self.last) {
+            self.fences.push(last, next);
         }
     }
 
@@ -378,7 +430,38 @@ impl TableBuilder {
         self.open.encode(self.value_order, &mut self.raw);
         let entries = self.open.len() as u32;
         self.open.clear();
-        self.write_block(Layout::Columns, entries)
+        let Some(sample) = &mut self.sample else {
+            return self.write_block(Layout::Columns, entries);
+        };
+        sample.push(&self.raw, entries);
+        self.unfenced = true;
+        if sample.raw_bytes() >= self.sample_bytes {
+            self.release_sample()?;
+        }
+        Ok(())
+    }
+
+    /// Chooses the dictionary if the sample is complete, and writes the blocks of the sample.
+    fn release_sample(&mut self) -> Result<()> {
+        let Some(sample) = self.sample.take() else {
+            return Ok(());
+        };
+        if sample.raw_bytes() >= self.sample_bytes {
+            let path = self.file.path();
+            let chosen = sample.choose(self.dictionary.take(), path)?;
+            if !chosen.bytes().is_empty() {
+                self.packer = Packer::with_dictionary(chosen.bytes(), path)?;
+            }
+            self.dictionary = Some(chosen);
+        } else {
+            self.dictionary = None;
+        }
+        for (raw, entries) in sample.blocks() {
+            self.raw.clear();
+            self.raw.extend_from_slice(raw);
+            self.write_block(Layout::Columns, entries)?;
+        }
+        Ok(())
     }
 
     /// Tries both value orders now and then: planes shrink counters, but not text.
@@ -403,7 +486,8 @@ impl TableBuilder {
 
     fn write_block(&mut self, layout: Layout, entries: u32) -> Result<()> {
         let handle = self.write_section(layout, entries)?;
-        self.unfenced = Some(handle.length as u32);
+        self.fences.push_length(handle.length as u32);
+        self.unfenced = true;
         if self.chunk.len() >= WRITE_BYTES {
             self.write_chunk()?;
         }

@@ -3,12 +3,14 @@
 //! Creating a zstd context takes as long as decompressing several blocks, so readers borrow a
 //! `Scratch` from a small process-wide pool.
 
+use crate::table::dictionary::Dictionary;
 use crate::table::malformed::Malformed;
 use crate::table::pool::Pool;
 use crate::{Error, Result};
 use alluvium_mem::pages::Buffer;
 use std::path::Path;
-use zstd::bulk::{Compressor, Decompressor};
+use zstd::bulk::Compressor;
+use zstd::zstd_safe::{CParameter, DCtx, compress_bound, get_error_name};
 
 /// Codec of a table's blocks. The numbers are stored in section headers and never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +22,10 @@ pub enum Codec {
     Lz4 = 1,
     /// zstd at level 1: smaller, slower to read.
     Zstd = 2,
+    /// zstd at level 1 with a dictionary of the table, which takes fewer bytes and less time to
+    /// read if blocks are small. A writer falls back to [`Codec::Zstd`] for a small table and where
+    /// a dictionary saves too little.
+    ZstdDictionary = 3,
 }
 
 impl Codec {
@@ -29,7 +35,16 @@ impl Codec {
             0 => Some(Codec::None),
             1 => Some(Codec::Lz4),
             2 => Some(Codec::Zstd),
+            3 => Some(Codec::ZstdDictionary),
             _ => None,
+        }
+    }
+
+    /// Returns the codec for content outside of a table's blocks.
+    pub(crate) fn without_dictionary(self) -> Codec {
+        match self {
+            Codec::ZstdDictionary => Codec::Zstd,
+            own => own,
         }
     }
 
@@ -38,7 +53,7 @@ impl Codec {
         let ratio_max = match self {
             Codec::None => 1,
             Codec::Lz4 => LZ4_RATIO_MAX,
-            Codec::Zstd => ZSTD_RATIO_MAX,
+            Codec::Zstd | Codec::ZstdDictionary => ZSTD_RATIO_MAX,
         };
         if raw_length > stored.len().saturating_mul(ratio_max) {
             let most = format!("at most {ratio_max} bytes for each of {}", stored.len());
@@ -66,13 +81,38 @@ pub(super) struct Packer {
 }
 
 impl Packer {
-    /// Creates a compressor for `codec`.
+    /// Creates a compressor for `codec`; without a dictionary, [`Codec::ZstdDictionary`] means
+    /// [`Codec::Zstd`].
     pub(super) fn new(codec: Codec) -> Packer {
         Packer {
-            codec,
+            codec: codec.without_dictionary(),
             zstd: None,
             packed: Buffer::default(),
         }
+    }
+
+    /// Creates a compressor for [`Codec::ZstdDictionary`] with a trained dictionary.
+    ///
+    /// `path` is used only in errors.
+    pub(super) fn with_dictionary(dictionary: &[u8], path: &Path) -> Result<Packer> {
+        let create = || {
+            let mut context = Compressor::with_dictionary(ZSTD_LEVEL, dictionary)?;
+            // The section's header has the length, and the footer names the dictionary.
+            context.set_parameter(CParameter::DictIdFlag(false))?;
+            context.set_parameter(CParameter::ContentSizeFlag(false))?;
+            Ok(context)
+        };
+        let context = create().map_err(|e: std::io::Error| packing_failed(path, e.to_string()))?;
+        Ok(Packer {
+            codec: Codec::ZstdDictionary,
+            zstd: Some(context),
+            packed: Buffer::default(),
+        })
+    }
+
+    /// Returns the codec of blocks that gain by compression.
+    pub(super) fn codec(&self) -> Codec {
+        self.codec
     }
 
     /// Returns the codec to store `raw` with and the bytes to store: compressed only if that saves
@@ -88,8 +128,8 @@ impl Packer {
                 let packed = lz4_flex::block::compress_into(raw, &mut self.packed);
                 packed.map_err(|e| packing_failed(path, e.to_string()))?
             }
-            Codec::Zstd => {
-                self.grow(zstd::zstd_safe::compress_bound(raw.len()));
+            Codec::Zstd | Codec::ZstdDictionary => {
+                self.grow(compress_bound(raw.len()));
                 let context = match &mut self.zstd {
                     Some(context) => context,
                     none => none.insert(
@@ -133,11 +173,11 @@ fn packing_failed(path: &Path, cause: String) -> Error {
 pub(super) struct Unpacker {
     /// Raw bytes, or bytes of the caller of [`Unpacker::buffer`].
     raw: Vec<u8>,
-    zstd: Option<Decompressor<'static>>,
+    zstd: Option<DCtx<'static>>,
 }
 
 impl Unpacker {
-    /// Decompresses `stored` to exactly `raw_length` bytes.
+    /// Decompresses `stored` to exactly `raw_length` bytes, without a dictionary.
     ///
     /// The caller has checked `raw_length` against the limit of its structure and with
     /// [`Codec::check_reach`], and the stored bytes against their checksum.
@@ -151,20 +191,23 @@ impl Unpacker {
             check_length(stored.len(), raw_length)?;
             return Ok(stored);
         }
-        unpack(&mut self.zstd, codec, stored, raw_length, &mut self.raw)?;
+        let (zstd, raw) = (&mut self.zstd, &mut self.raw);
+        unpack(zstd, codec, None, stored, raw_length, raw)?;
         Ok(&self.raw)
     }
 
-    /// Works like [`Unpacker::unpack`], but replaces the content of the caller's `raw`. After an
-    /// error that content is unspecified.
+    /// Works like [`Unpacker::unpack`], but with the dictionary of the file, if it has one, and
+    /// replaces the content of the caller's `raw`. After an error that content is unspecified.
     pub(super) fn unpack_into(
         &mut self,
         codec: Codec,
+        dictionary: Option<&Dictionary>,
         stored: &[u8],
         raw_length: usize,
         raw: &mut Vec<u8>,
     ) -> Result<(), Malformed> {
-        unpack(&mut self.zstd, codec, stored, raw_length, raw)
+        let zstd = &mut self.zstd;
+        unpack(zstd, codec, dictionary, stored, raw_length, raw)
     }
 
     /// Returns a buffer for the caller's own use, with unspecified content. The next
@@ -176,8 +219,9 @@ impl Unpacker {
 
 /// Replaces the content of `raw` with the decompressed bytes.
 fn unpack(
-    zstd: &mut Option<Decompressor<'static>>,
+    zstd: &mut Option<DCtx<'static>>,
     codec: Codec,
+    dictionary: Option<&Dictionary>,
     stored: &[u8],
     raw_length: usize,
     raw: &mut Vec<u8>,
@@ -194,19 +238,27 @@ fn unpack(
             lz4_flex::block::decompress_into(stored, raw)
                 .map_err(|e| Malformed::new("compressed bytes", "LZ4", e))?
         }
-        Codec::Zstd => {
+        Codec::Zstd | Codec::ZstdDictionary => {
             let context = match zstd {
                 Some(context) => context,
                 none => none.insert(
-                    Decompressor::new()
-                        .map_err(|e| Malformed::new("decompressor", "a context", e))?,
+                    DCtx::try_create()
+                        .ok_or_else(|| Malformed::new("decompressor", "a context", "no memory"))?,
                 ),
             };
             raw.clear();
             raw.reserve_exact(raw_length);
-            context
-                .decompress_to_buffer(stored, raw)
-                .map_err(|e| Malformed::new("compressed bytes", "zstd", e))?
+            let unpacked = match (codec, dictionary) {
+                (Codec::ZstdDictionary, Some(dictionary)) => {
+                    context.decompress_using_ddict(raw, stored, dictionary.prepared())
+                }
+                (Codec::ZstdDictionary, None) => {
+                    return Err(Malformed::new("dictionary of a block", "one", "none"));
+                }
+                _ => context.decompress(raw, stored),
+            };
+            let failed = |code| Malformed::new("compressed bytes", "zstd", get_error_name(code));
+            unpacked.map_err(failed)?
         }
     };
     check_length(length, raw_length)

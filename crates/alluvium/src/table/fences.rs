@@ -148,10 +148,15 @@ pub(super) struct FenceBuilder {
 impl FenceBuilder {
     /// Adds a block that ends with the key `last`; `next` is the next block's first key, if there
     /// is a next block.
-    pub(super) fn push(&mut self, last: &[u8], next: Option<&[u8]>, block_length: u32) {
+    pub(super) fn push(&mut self, last: &[u8], next: Option<&[u8]>) {
         let separator = next.map_or(last, |next| shortest_separator(last, next));
         self.separators.extend_from_slice(separator);
         self.ends.push(self.separators.len());
+    }
+
+    /// Adds the length of the next block without one. Blocks may get their lengths before or after
+    /// their fences.
+    pub(super) fn push_length(&mut self, block_length: u32) {
         self.block_lengths.push(block_length);
     }
 
@@ -171,7 +176,7 @@ impl FenceBuilder {
         self.separators.capacity() + self.ends.capacity() * size_of::<usize>() + lengths
     }
 
-    /// Appends the raw bytes. There is at least one block.
+    /// Appends the raw bytes. There is at least one block, and all have their lengths.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let prefix = common_prefix(self.separator(0), self.separator(self.len() - 1));
         put_bytes(out, &self.separator(0)[..prefix]);
@@ -211,7 +216,8 @@ mod tests {
     fn fences(separators: &[&str]) -> Fences {
         let mut builder = FenceBuilder::default();
         for separator in separators {
-            builder.push(separator.as_bytes(), None, 100);
+            builder.push(separator.as_bytes(), None);
+            builder.push_length(100);
         }
         let mut raw = Vec::new();
         builder.encode(&mut raw);

@@ -7,7 +7,8 @@
 //!  24  u32  must-know features: a reader that does not know one of these bits refuses the file
 //!  28  u32  may-ignore features
 //!  32       8 handles of u64 offset, u64 length; 0, 0 for an absent section:
-//!           fences, properties, whole-key filter, prefix filter, range deletes, 3 reserved
+//!           fences, properties, whole-key filter, prefix filter, range deletes, dictionary,
+//!           copy of the dictionary, 1 reserved
 //! 160       16 bytes of 0
 //! 176  u32  format version
 //! 180  u32  footer length
@@ -40,8 +41,11 @@ const RANGE_DELETES: u32 = 1;
 /// Must-know bit of a table that points into value files.
 const POINTERS: u32 = 8;
 
+/// Must-know bit of a table with a dictionary.
+const DICTIONARY: u32 = 16;
+
 /// Must-know bits that this version supports. Masks 2 and 4 are reserved and never written.
-const KNOWN_FEATURES: u32 = RANGE_DELETES | POINTERS;
+const KNOWN_FEATURES: u32 = RANGE_DELETES | POINTERS | DICTIONARY;
 
 /// Offset and length of a section in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,6 +65,10 @@ pub(super) struct Footer {
     pub(super) prefix_filter: Handle,
     /// Absent in a table without range deletes.
     pub(super) range_deletes: Handle,
+    /// Absent in a table without a dictionary.
+    pub(super) dictionary: Handle,
+    /// A second copy, for a repair: without a dictionary no block of the table is readable.
+    pub(super) dictionary_copy: Handle,
     /// True if rows point into value files.
     pub(super) points: bool,
     /// Sum of the lengths of the sections that the footer names, reserved ones included; data
@@ -74,20 +82,13 @@ impl Footer {
         let mut out = vec![0; 8];
         out.extend_from_slice(&self.uid.to_le_bytes());
         out.extend_from_slice(&self.file_bytes.to_le_bytes());
-        let features = match self.range_deletes.length {
-            0 => 0,
-            _ => RANGE_DELETES,
-        } | if self.points { POINTERS } else { 0 };
+        let bit = |set: bool, mask: u32| if set { mask } else { 0 };
+        let features = bit(self.range_deletes.length > 0, RANGE_DELETES)
+            | bit(self.points, POINTERS)
+            | bit(self.dictionary.length > 0, DICTIONARY);
         out.extend_from_slice(&features.to_le_bytes());
         out.extend_from_slice(&0u32.to_le_bytes());
-        let handles = [
-            self.fences,
-            self.properties,
-            self.whole_filter,
-            self.prefix_filter,
-            self.range_deletes,
-        ];
-        for handle in handles {
+        for handle in self.handles() {
             out.extend_from_slice(&handle.offset.to_le_bytes());
             out.extend_from_slice(&handle.length.to_le_bytes());
         }
@@ -133,10 +134,16 @@ impl Footer {
             // Every bit that this build does not support was defined in a later version.
             return Err(newer(FORMAT_VERSION + 1));
         }
-        let announced = features & RANGE_DELETES != 0;
-        if announced != (footer.range_deletes.length > 0) {
-            let found = format!("{} bytes of range deletes", footer.range_deletes.length);
-            return Err(damaged(Malformed::new("feature bits", features, found)));
+        for (mask, handle, what) in [
+            (RANGE_DELETES, footer.range_deletes, "range deletes"),
+            (DICTIONARY, footer.dictionary, "a dictionary"),
+            (DICTIONARY, footer.dictionary_copy, "a copy of a dictionary"),
+        ] {
+            let announced = features & mask != 0;
+            if announced != (handle.length > 0) {
+                let found = format!("{} bytes of {what}", handle.length);
+                return Err(damaged(Malformed::new("feature bits", features, found)));
+            }
         }
         footer
             .check(expected_uid, file_bytes, offset)
@@ -167,9 +174,24 @@ impl Footer {
             footer.whole_filter,
             footer.prefix_filter,
             footer.range_deletes,
-            ..,
+            footer.dictionary,
+            footer.dictionary_copy,
+            _,
         ] = handles;
         Some((footer, features))
+    }
+
+    /// Returns the handles of the defined sections, in the order of the footer.
+    fn handles(&self) -> [Handle; HANDLES - 1] {
+        [
+            self.fences,
+            self.properties,
+            self.whole_filter,
+            self.prefix_filter,
+            self.range_deletes,
+            self.dictionary,
+            self.dictionary_copy,
+        ]
     }
 
     fn check(&self, expected_uid: u64, file_bytes: u64, offset: u64) -> Result<(), Malformed> {
@@ -183,13 +205,7 @@ impl Footer {
         if self.file_bytes != file_bytes {
             return Err(Malformed::new("file length", self.file_bytes, file_bytes));
         }
-        for handle in [
-            self.fences,
-            self.properties,
-            self.whole_filter,
-            self.prefix_filter,
-            self.range_deletes,
-        ] {
+        for handle in self.handles() {
             let end = handle.offset.checked_add(handle.length);
             if end.is_none_or(|end| end > offset) {
                 let expected = format!("an end up to {offset}");

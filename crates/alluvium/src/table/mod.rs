@@ -1,8 +1,8 @@
 //! Tables: immutable sorted files (`.sst`) of versioned rows, with their writer, lookup and scan.
 //!
 //! ```text
-//! block 0 | block 1 | ... | whole-key filter | prefix filter | range deletes
-//!         | fences | properties | footer
+//! block 0 | block 1 | ... | dictionary | whole-key filter | prefix filter | range deletes
+//!         | fences | copy of the dictionary | properties | footer
 //! ```
 //!
 //! Everything but the footer is a *section*: content after a 24-byte header with a checksum over
@@ -11,18 +11,19 @@
 //! (one separator for each block) and the filters in memory. A lookup is a filter probe, a fence
 //! search and one block; the cache holds decoded blocks in slots next to their fences.
 //!
-//! In reading order: `block` (the two layouts of rows), `section` and `codec` (frame and
-//! compression), `fences`, `filters`, `ranges`, `properties`, `footer`, then `builder`, `reader`,
-//! `owned_file`, `open_files`, `cursor`, `scan`, `read_ahead`, `verify`, and `frames` (the cached
-//! blocks).
+//! In reading order: `block` (the two layouts of rows), `section`, `codec` and `dictionary` (frame
+//! and compression), `fences`, `filters`, `ranges`, `properties`, `footer`, then `builder`,
+//! `training`, `reader`, `owned_file`, `open_files`, `cursor`, `scan`, `read_ahead`, `verify`,
+//! `frames` (the cached blocks) and `warm`.
 //!
-//! Not used yet: expiry columns and dictionaries, for which the format has room.
+//! Not used yet: expiry columns, for which the format has room.
 
 mod block;
 mod buffers;
 mod builder;
 mod codec;
 mod cursor;
+mod dictionary;
 mod estimate;
 mod fences;
 mod filters;
@@ -42,8 +43,10 @@ mod reader;
 mod salvage;
 mod scan;
 mod section;
+mod training;
 mod values;
 mod verify;
+mod warm;
 
 pub use builder::{TableBuilder, TableOptions, TableSummary};
 pub use codec::Codec;
@@ -58,8 +61,10 @@ pub use properties::ValuesPart;
 pub use reader::Table;
 pub(crate) use salvage::{salvage, salvage_values, stored_uid};
 pub use scan::{SCAN_BYTES, TableScan};
+pub use training::Trained;
 pub use values::ValueFile;
 pub(crate) use values::{Pointer, ValueFiles, ValueWriter, resolve};
+pub(crate) use warm::warm;
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use crate::table::block::DecodedBlock;
 use crate::table::builder::TableSummary;
 use crate::table::codec::{Scratch, Unpacker};
 use crate::table::cursor::TableCursor;
+use crate::table::dictionary::Dictionary;
 use crate::table::fences::Fences;
 use crate::table::filters::{Filters, TableFilter};
 use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
@@ -20,7 +21,7 @@ use crate::table::properties::{Properties, ValuesPart};
 use crate::table::ranges;
 use crate::table::read_ahead::ReadAhead;
 use crate::table::scan::TableScan;
-use crate::table::section::{Layout, Section, open_section};
+use crate::table::section::{Layout, Origin, Section, open_section};
 use crate::table::values::{ValueFile, ValueFiles, locate, resolve};
 use crate::vfs::VfsFile;
 use crate::{Error, Result};
@@ -32,13 +33,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Table {
     pub(super) file: OwnedFile,
     id: TableId,
-    footer: Footer,
+    pub(super) footer: Footer,
     pub(super) properties: Properties,
     pub(super) fences: Fences,
     pub(super) filters: Filters,
     pub(super) ranges: Option<Arc<RangeDeletes>>,
+    dictionary: Option<Dictionary>,
     values: ValueFiles,
-    frames: Arc<Frames>,
+    pub(super) frames: Arc<Frames>,
     /// See [`Table::raise_seqnos`]. Relaxed: set before the table is published, and publication
     /// orders it.
     seqno_floor: AtomicU64,
@@ -95,6 +97,10 @@ impl Table {
             Properties::decode(section.raw)
         })?;
         let ranges = read_ranges(&*file, &footer)?;
+        let dictionary = match footer.dictionary.length {
+            0 => None,
+            _ => Some(read_dictionary(&*file, footer.uid, footer.dictionary)?),
+        };
         if footer.points == properties.values.is_empty() {
             let found = format!("{} value files", properties.values.len());
             let malformed = Malformed::new("feature bits", footer.points, found);
@@ -120,6 +126,7 @@ impl Table {
             fences,
             filters,
             ranges: ranges.map(Arc::new),
+            dictionary,
             values,
             frames,
             seqno_floor: AtomicU64::new(0),
@@ -271,8 +278,8 @@ impl Table {
         self.fences.len()
     }
 
-    /// Returns the memory in bytes of fences, filters, range deletes, cache slots and table state,
-    /// held as long as the table is open.
+    /// Returns the memory in bytes of fences, filters, range deletes, the dictionary, cache slots
+    /// and table state, held as long as the table is open.
     pub fn resident_bytes(&self) -> usize {
         let parts = self.fences.resident_bytes()
             + self.filters.resident_bytes()
@@ -281,7 +288,8 @@ impl Table {
         // record, and in that record's copy.
         let keys = 3 * (self.properties.first_key.len() + self.properties.last_key.len());
         let ranges = self.ranges.as_ref().map_or(0, |r| r.memory_bytes());
-        TABLE_OVERHEAD_BYTES + parts + keys + ranges
+        let dictionary = self.dictionary.as_ref().map_or(0, |d| d.resident_bytes());
+        TABLE_OVERHEAD_BYTES + parts + keys + ranges + dictionary
     }
 
     /// Marks the table obsolete, because no version names it any more: `leave` gets the file and
@@ -329,7 +337,7 @@ impl Table {
     /// Reads and decodes a block without holding a lock, then installs it in the cache. Returns the
     /// installed block, which may be that of another thread.
     #[cold]
-    fn miss(&self, index: usize) -> Result<Arc<DecodedBlock>> {
+    pub(super) fn miss(&self, index: usize) -> Result<Arc<DecodedBlock>> {
         let mut block = take_spare();
         self.read_block_into(index, &mut block)?;
         Ok(self.frames.install(index, Arc::new(block)))
@@ -338,11 +346,17 @@ impl Table {
     /// Reads a block from the file into `block`, and bypasses the cache.
     pub(super) fn read_block_into(&self, index: usize, block: &mut DecodedBlock) -> Result<()> {
         let range = self.fences.block_range(index);
-        let handle = Handle {
-            offset: range.start,
-            length: range.end - range.start,
-        };
-        read_block(&*self.file, self.footer.uid, handle, block)
+        let length = range.end - range.start;
+        read_block(&*self.file, self.origin(range.start), length, block)
+    }
+
+    /// Returns what decoding needs to know of a block at `offset`.
+    pub(super) fn origin(&self, offset: u64) -> Origin<'_> {
+        Origin {
+            uid: self.footer.uid,
+            offset,
+            dictionary: self.dictionary.as_ref(),
+        }
     }
 }
 
@@ -379,15 +393,24 @@ pub(super) fn read_section<T>(
     })
 }
 
-/// Reads the block at `handle`, checks it and decodes it into `block`.
+/// Reads the dictionary at `handle`.
+pub(super) fn read_dictionary(file: &dyn VfsFile, uid: u64, handle: Handle) -> Result<Dictionary> {
+    read_section(file, uid, handle, |section| {
+        expect_layout(section, Layout::Dictionary)?;
+        Dictionary::decode(section.raw)
+    })
+}
+
+/// Reads the block of `length` bytes at `origin`, checks it and decodes it into `block`.
 pub(super) fn read_block(
     file: &dyn VfsFile,
-    uid: u64,
-    handle: Handle,
+    origin: Origin<'_>,
+    length: u64,
     block: &mut DecodedBlock,
 ) -> Result<()> {
-    read_stored(file, handle, |stored, unpacker| {
-        block.decode(stored, unpacker, uid, handle.offset)
+    let offset = origin.offset;
+    read_stored(file, Handle { offset, length }, |stored, unpacker| {
+        block.decode(stored, unpacker, origin)
     })
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Fences locate the blocks. Without fences the salvage walks the blocks by their own headers from
 //! the start of the file, up to the first bad one. Every block that it uses has passed its
-//! checksum, so rows are as they were written.
+//! checksum, so rows are as they were written. Either copy of a dictionary will do; without a
+//! footer a walk over the headers finds them.
 
 use std::ops::Range;
 
@@ -10,13 +11,14 @@ use crate::base::coding::Decoder;
 use crate::base::{SeqNo, ValueKind};
 use crate::range_deletes::RangeDeletes;
 use crate::table::block::DecodedBlock;
+use crate::table::dictionary::Dictionary;
 use crate::table::fences::Fences;
 use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
 use crate::table::malformed::Malformed;
 use crate::table::properties::{Properties, ValuesPart};
 use crate::table::ranges;
-use crate::table::reader::{expect_layout, read_block, read_section};
-use crate::table::section::{HEADER_BYTES, Layout};
+use crate::table::reader::{expect_layout, read_block, read_dictionary, read_section};
+use crate::table::section::{HEADER_BYTES, Layout, Origin};
 use crate::vfs::VfsFile;
 use crate::{Error, Result};
 
@@ -37,6 +39,8 @@ pub(crate) fn salvage(
 ) -> Result<Option<RangeDeletes>> {
     let mut ranges = None;
     let mut fences = None;
+    let dictionary = find_dictionary(file, uid);
+    let dictionary = dictionary.as_ref();
     if let Ok(footer) = Footer::read(file, uid) {
         let read = read_section(file, uid, footer.fences, |section| {
             expect_layout(section, Layout::Fences)?;
@@ -66,13 +70,20 @@ pub(crate) fn salvage(
         Some(fences) => {
             let mut block = DecodedBlock::empty();
             for index in 0..fences.len() {
-                match read_block(file, uid, handle(fences.block_range(index)), &mut block) {
+                let at = fences.block_range(index);
+                let (offset, length) = (at.start, at.end - at.start);
+                let origin = Origin {
+                    uid,
+                    offset,
+                    dictionary,
+                };
+                match read_block(file, origin, length, &mut block) {
                     Ok(()) => emit(&block)?,
                     Err(error) => damage(error),
                 }
             }
         }
-        None => walk(file, uid, &mut emit, damage)?,
+        None => walk(file, uid, dictionary, &mut emit, damage)?,
     }
     Ok(ranges)
 }
@@ -108,9 +119,43 @@ pub(crate) fn salvage_values(file: &dyn VfsFile, uid: u64) -> Vec<ValuesPart> {
     read.map_or_else(|_| Vec::new(), |properties| properties.values)
 }
 
+/// Returns the dictionary, if the table has one and a copy of it is readable.
+fn find_dictionary(file: &dyn VfsFile, uid: u64) -> Option<Dictionary> {
+    if let Ok(footer) = Footer::read(file, uid) {
+        let copies = [footer.dictionary, footer.dictionary_copy];
+        return copies
+            .iter()
+            .filter(|copy| copy.length > 0)
+            .find_map(|&copy| read_dictionary(file, uid, copy).ok());
+    }
+    let len = file.len().unwrap_or(0);
+    let mut offset = 0;
+    // Ends with the file: each round passes at least a section header.
+    while let Ok((layout, end)) = header_at(file, offset)
+        && end <= len
+    {
+        if layout == Layout::Dictionary as u8
+            && let Ok(found) = read_dictionary(file, uid, handle(offset..end))
+        {
+            return Some(found);
+        }
+        offset = end;
+    }
+    None
+}
+
+/// Returns the layout and the end of the section at `offset`, by its unchecked header.
+fn header_at(file: &dyn VfsFile, offset: u64) -> std::io::Result<(u8, u64)> {
+    let mut header = [0; HEADER_BYTES];
+    file.read_at(&mut header, offset)?;
+    let stored = u32::from_le_bytes([header[20], header[21], header[22], header[23]]);
+    Ok((header[8], offset + HEADER_BYTES as u64 + u64::from(stored)))
+}
+
 fn walk(
     file: &dyn VfsFile,
     uid: u64,
+    dictionary: Option<&Dictionary>,
     emit: &mut dyn FnMut(&DecodedBlock) -> Result<()>,
     damage: &mut dyn FnMut(Error),
 ) -> Result<()> {
@@ -119,18 +164,23 @@ fn walk(
     let mut offset = 0;
     // Ends with the file: each round passes at least a section header.
     while offset + HEADER_BYTES as u64 <= len {
-        let mut header = [0; HEADER_BYTES];
-        if let Err(error) = file.read_at(&mut header, offset) {
-            damage(Error::io("read a block of", file.path(), error));
-            return Ok(());
-        }
-        let is_block = [Layout::Columns as u8, Layout::OneRow as u8].contains(&header[8]);
-        let stored = u32::from_le_bytes([header[20], header[21], header[22], header[23]]);
-        let end = offset + HEADER_BYTES as u64 + u64::from(stored);
+        let (layout, end) = match header_at(file, offset) {
+            Ok(found) => found,
+            Err(error) => {
+                damage(Error::io("read a block of", file.path(), error));
+                return Ok(());
+            }
+        };
+        let is_block = [Layout::Columns as u8, Layout::OneRow as u8].contains(&layout);
         if !is_block && end <= len && section_is_sound(file, uid, offset..end) {
             return Ok(());
         }
-        match read_block(file, uid, handle(offset..end.min(len)), &mut block) {
+        let origin = Origin {
+            uid,
+            offset,
+            dictionary,
+        };
+        match read_block(file, origin, end.min(len) - offset, &mut block) {
             Ok(()) => emit(&block)?,
             Err(error) => {
                 damage(error);

@@ -125,9 +125,9 @@ impl TableScan {
         }
         let start = (range.start - self.ahead_offset) as usize;
         let bytes = &self.ahead[start..start + (range.end - range.start) as usize];
-        let uid = self.table.uid();
+        let origin = self.table.origin(range.start);
         self.block
-            .decode(bytes, &mut self.unpacker, uid, range.start)
+            .decode(bytes, &mut self.unpacker, origin)
             .map_err(|malformed| malformed.at(self.table.file.path(), range.start))?;
         self.next_block += 1;
         self.key.clear();

@@ -15,6 +15,7 @@
 use crate::base::checksum::{checksum, place_seed};
 use crate::base::coding::Decoder;
 use crate::table::codec::{Codec, Packer, Unpacker};
+use crate::table::dictionary::{DICTIONARY_BYTES_MAX, Dictionary};
 use crate::table::malformed::Malformed;
 use crate::{Error, Result};
 use std::path::Path;
@@ -40,6 +41,8 @@ pub(super) enum Layout {
     Properties = 18,
     /// The range deletes.
     RangeDeletes = 19,
+    /// The dictionary.
+    Dictionary = 20,
 }
 
 impl Layout {
@@ -52,6 +55,7 @@ impl Layout {
             17 => Layout::Filter,
             18 => Layout::Properties,
             19 => Layout::RangeDeletes,
+            20 => Layout::Dictionary,
             _ => return None,
         })
     }
@@ -65,6 +69,7 @@ impl Layout {
             Layout::Fences | Layout::Filter => u32::MAX as usize,
             Layout::Properties => 16 << 20,
             Layout::RangeDeletes => 256 << 20,
+            Layout::Dictionary => DICTIONARY_BYTES_MAX,
         }
     }
 }
@@ -124,8 +129,17 @@ pub(super) struct Section<'a> {
     pub(super) raw: &'a [u8],
 }
 
-/// Checks and decompresses a section. `bytes` includes its header and comes from `offset` of the
-/// file with this uid.
+/// Place that a section was read from, with what its file has to decompress it.
+#[derive(Clone, Copy)]
+pub(super) struct Origin<'a> {
+    pub(super) uid: u64,
+    pub(super) offset: u64,
+    /// Absent in a file without one.
+    pub(super) dictionary: Option<&'a Dictionary>,
+}
+
+/// Checks and decompresses a section other than a block. `bytes` includes its header and comes from
+/// `offset` of the file with this uid.
 pub(super) fn open_section<'a>(
     bytes: &'a [u8],
     unpacker: &'a mut Unpacker,
@@ -146,14 +160,14 @@ pub(super) fn open_section<'a>(
 pub(super) fn open_section_into(
     bytes: &[u8],
     unpacker: &mut Unpacker,
-    uid: u64,
-    offset: u64,
+    origin: Origin<'_>,
     raw: &mut Vec<u8>,
     make_room: impl FnOnce(&mut Vec<u8>, usize),
 ) -> Result<(Layout, u32), Malformed> {
-    let header = Header::check(bytes, uid, offset)?;
+    let header = Header::check(bytes, origin.uid, origin.offset)?;
     make_room(raw, header.raw_length);
-    unpacker.unpack_into(header.codec, header.stored, header.raw_length, raw)?;
+    let (codec, stored) = (header.codec, header.stored);
+    unpacker.unpack_into(codec, origin.dictionary, stored, header.raw_length, raw)?;
     Ok((header.layout, header.entries))
 }
 
@@ -185,9 +199,9 @@ impl<'a> Header<'a> {
         let raw_length = d.u32().ok_or_else(short)? as usize;
         let stored_length = d.u32().ok_or_else(short)? as usize;
         let layout = Layout::from_u8(layout)
-            .ok_or_else(|| Malformed::new("section layout", "1 to 3 or 16 to 19", layout))?;
+            .ok_or_else(|| Malformed::new("section layout", "1 to 3 or 16 to 20", layout))?;
         let codec = Codec::from_u8(codec)
-            .ok_or_else(|| Malformed::new("section codec", "0 to 2", codec))?;
+            .ok_or_else(|| Malformed::new("section codec", "0 to 3", codec))?;
         if reserved != 0 {
             return Err(Malformed::new("reserved bytes of a section", 0, reserved));
         }

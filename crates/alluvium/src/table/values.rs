@@ -28,7 +28,7 @@ use crate::table::owned_file::{Leave, OwnedFile};
 use crate::table::pinned::PinnedValue;
 use crate::table::properties::ValuesPart;
 use crate::table::read_ahead::ReadAhead;
-use crate::table::section::{HEADER_BYTES, Layout, Place, open_section_into, put_section};
+use crate::table::section::{HEADER_BYTES, Layout, Origin, Place, open_section_into, put_section};
 use crate::vfs::{Lifetime, Vfs, VfsFile};
 use crate::{Error, Result};
 
@@ -225,8 +225,12 @@ impl ValueFile {
         let read = self.file.read_at(stored, pointer.offset);
         read.map_err(|e| Error::io("read a value of", path, e))?;
         let has_room = |_: &mut Vec<u8>, _| {};
-        let (uid, offset) = (self.uid, pointer.offset);
-        let opened = open_section_into(stored, unpacker, uid, offset, &mut value, has_room);
+        let origin = Origin {
+            uid: self.uid,
+            offset: pointer.offset,
+            dictionary: None,
+        };
+        let opened = open_section_into(stored, unpacker, origin, &mut value, has_room);
         let (layout, _) = opened.map_err(wrong)?;
         if layout != Layout::Value || value.len() != value_bytes {
             let expected = format!("a value of {value_bytes} bytes");

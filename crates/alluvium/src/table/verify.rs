@@ -6,7 +6,7 @@ use crate::table::block::{DecodedBlock, Row};
 use crate::table::malformed::Malformed;
 use crate::table::properties::Properties;
 use crate::table::read_ahead::ReadAhead;
-use crate::table::reader::Table;
+use crate::table::reader::{Table, read_dictionary};
 use crate::{Error, Result};
 use std::cmp::Ordering;
 
@@ -39,6 +39,9 @@ impl Table {
             }
             read(range.end - range.start);
         }
+        if let Err(error) = self.verify_dictionary_copy() {
+            report(error);
+        }
         // The rows of the readable blocks do not determine the sums.
         if whole && let Err(error) = self.verify_sums(seen) {
             report(error);
@@ -66,6 +69,15 @@ impl Table {
             }
         }
         Ok(())
+    }
+
+    /// Checks the copy of the dictionary, which only a repair uses.
+    fn verify_dictionary_copy(&self) -> Result<()> {
+        let (file, copy) = (&*self.file, self.footer.dictionary_copy);
+        match copy.length {
+            0 => Ok(()),
+            _ => read_dictionary(file, self.footer.uid, copy).map(drop),
+        }
     }
 
     fn verify_sums(&self, seen: Seen) -> Result<()> {

@@ -17,6 +17,7 @@ mod cursors;
 mod damage;
 mod deletes;
 mod descriptors;
+mod dictionaries;
 mod driver;
 mod estimates;
 mod events;

@@ -18,7 +18,7 @@ use crate::table::block::{DecodedBlock, IntCoding, Ints, ValueOrder, head};
 use crate::table::buffers::{BYTES, Buffers, HEADS, OFFSETS};
 use crate::table::codec::Unpacker;
 use crate::table::malformed::Malformed;
-use crate::table::section::{Layout, open_section_into};
+use crate::table::section::{Layout, Origin, open_section_into};
 
 /// Columns of a block as they are stored, all checked to lie inside the block.
 struct Stored<'a> {
@@ -35,20 +35,17 @@ struct Stored<'a> {
 
 impl DecodedBlock {
     /// Decodes a section with a block into this one and reuses its memory. `bytes` includes the
-    /// section's header and comes from `offset` of the file with this uid. After an error this
-    /// block is empty.
+    /// section's header. After an error this block is empty.
     pub(in crate::table) fn decode(
         &mut self,
         bytes: &[u8],
         unpacker: &mut Unpacker,
-        uid: u64,
-        offset: u64,
+        origin: Origin<'_>,
     ) -> Result<(), Malformed> {
         self.heads.clear();
         self.columns.prefix = 0..0;
         let room = |data: &mut Vec<u8>, length| BYTES.fit(data, length);
-        let (layout, entries) =
-            open_section_into(bytes, unpacker, uid, offset, &mut self.data, room)?;
+        let (layout, entries) = open_section_into(bytes, unpacker, origin, &mut self.data, room)?;
         self.lay_out(layout, entries, unpacker.buffer())
     }
 
@@ -66,9 +63,8 @@ impl DecodedBlock {
             | Layout::Fences
             | Layout::Filter
             | Layout::Properties
-            | Layout::RangeDeletes => {
-                Err(Malformed::new("section layout", "a block", layout as u8))
-            }
+            | Layout::RangeDeletes
+            | Layout::Dictionary => Err(Malformed::new("section layout", "a block", layout as u8)),
         }
     }
 

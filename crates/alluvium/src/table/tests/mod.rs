@@ -1,9 +1,11 @@
 //! Tests of whole tables over files in memory.
 
 mod damage;
+mod dictionary;
 mod frames;
 mod model;
 mod round_trip;
+mod warm;
 
 use crate::Result;
 use crate::base::checksum::key_hash;

@@ -71,8 +71,9 @@ fn random_key(random: &mut Random, model: &Model) -> Vec<u8> {
 
 fn random_table(random: &mut Random, model: &Model) -> Arc<Table> {
     let entries: Vec<Entry> = model.values().flatten().cloned().collect();
-    let codec = [Codec::None, Codec::Lz4, Codec::Zstd][random.below(3) as usize];
-    let mut options = options(512, codec);
+    let codecs = [Codec::None, Codec::Lz4, Codec::Zstd, Codec::ZstdDictionary];
+    let mut options = options(512, codecs[random.below(4) as usize]);
+    options.sample_bytes = 4 << 10;
     options.filter.whole_key_bits = random.below(2) as u32 * 10;
     options.filter.prefix = Some(PrefixFilter { bytes: 5, bits: 10 });
     // Some cases run with a cache that holds about two blocks.

@@ -5,14 +5,17 @@ use crate::base::SEQNO_MAX;
 use crate::table::block::DecodedBlock;
 use ValueKind::{Delete, Insert, Put};
 
-const CODECS: [Codec; 3] = [Codec::None, Codec::Lz4, Codec::Zstd];
+const CODECS: [Codec; 4] = [Codec::None, Codec::Lz4, Codec::Zstd, Codec::ZstdDictionary];
 
 /// Builds, verifies and scans with every codec, and with blocks of about one row up to many.
 fn round_trips(entries: &[Entry]) {
     for codec in CODECS {
         for block_bytes in [512, 8 << 10, 64 << 10] {
-            let bytes = build(entries, &options(block_bytes, codec));
-            let table = open(bytes).expect("a fresh table opens");
+            let options = TableOptions {
+                sample_bytes: 16 << 10,
+                ..options(block_bytes, codec)
+            };
+            let table = open(build(entries, &options)).expect("a fresh table opens");
             table.verify().expect("a fresh table is right");
             assert_eq!(scan(&table, None, None).expect("readable"), entries);
             for e in entries {
