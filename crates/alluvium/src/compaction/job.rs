@@ -25,11 +25,8 @@ use crate::keyspace::tree::Tree;
 use crate::memory::Use;
 use crate::range_deletes::{Fragmenter, RangeDeletes};
 use crate::read_points::DropPoints;
-use crate::table::{SCAN_BYTES, Table, warm};
+use crate::table::{SCAN_BYTES, Table};
 use crate::version::group::{Group, Upper, Version};
-
-/// Share of the cache that one compaction fills with blocks of its output at most.
-const WARMED_SHARE: u64 = 16;
 
 /// A picked compaction. While it exists, its group is busy and no other job may touch it.
 pub(crate) struct Job {
@@ -175,9 +172,6 @@ impl Job {
             bytes_max: env.core.options.table_bytes,
         };
         let tables = self.write(steps, inputs, true, cuts, &points)?;
-        let new: Vec<_> = tables.iter().map(|new| &new.table).collect();
-        let most = env.core.memory.cache.capacity_bytes() / WARMED_SHARE;
-        warm(&group.last, &new, most);
         let inputs = Inputs {
             keyspace: self.tree.id,
             low: self.low.clone(),

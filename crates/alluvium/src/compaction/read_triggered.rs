@@ -136,7 +136,7 @@ impl Watched {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(loom), not(feature = "simulation")))]
     pub fn for_test(now: MemtableState, lasts: bool) -> Watched {
         Watched {
             lasts,

@@ -29,7 +29,7 @@ const STEP_BYTES: u64 = 1 << 20;
 /// Length of a step.
 const STEP: Duration = Duration::from_millis(2);
 /// Length of a step of a read-triggered compaction: a reader on the same core waits this long. In
-/// steps of 2 ms without rests, the 99.9th percentile of 10-row scans on two cores was eight times
+/// steps of 2 ms without rests, the 99.9th percentile of 100-row scans on two cores was five times
 /// as long (`docs/results/decision-0048.md`).
 const READ_TRIGGERED_STEP: Duration = Duration::from_micros(250);
 /// Longest time for which one step lets the flush thread go first. Bounded, because a flush may

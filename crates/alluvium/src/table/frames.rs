@@ -23,7 +23,7 @@ pub(super) struct Frames {
     uses: Box<[AtomicU8]>,
 }
 
-pub(super) const USES_MAX: u8 = 3;
+const USES_MAX: u8 = 3;
 
 impl Frames {
     /// Creates empty frames for `blocks` blocks.
@@ -59,13 +59,6 @@ impl Frames {
     /// miss.
     pub(super) fn has(&self, block: usize) -> bool {
         self.blocks.is_full(block)
-    }
-
-    /// Returns the uses of a cached block since the cache last tried to evict it, up to
-    /// [`USES_MAX`].
-    pub(super) fn uses(&self, block: usize) -> Option<u8> {
-        let uses = || self.uses[block].load(Ordering::Relaxed);
-        self.has(block).then(uses)
     }
 
     /// Offers a block that was just read. Returns the block to use, which may be that of another

@@ -14,7 +14,7 @@
 //! In reading order: `block` (the two layouts of rows), `section`, `codec` and `dictionary` (frame
 //! and compression), `fences`, `filters`, `ranges`, `properties`, `footer`, then `builder`,
 //! `training`, `reader`, `owned_file`, `open_files`, `cursor`, `scan`, `read_ahead`, `verify`,
-//! `frames` (the cached blocks) and `warm`.
+//! and `frames` (the cached blocks).
 //!
 //! Not used yet: expiry columns, for which the format has room.
 
@@ -46,7 +46,6 @@ mod section;
 mod training;
 mod values;
 mod verify;
-mod warm;
 
 pub use builder::{TableBuilder, TableOptions, TableSummary};
 pub use codec::Codec;
@@ -64,7 +63,6 @@ pub use scan::{SCAN_BYTES, TableScan};
 pub use training::Trained;
 pub use values::ValueFile;
 pub(crate) use values::{Pointer, ValueFiles, ValueWriter, resolve};
-pub(crate) use warm::warm;
 
 #[cfg(test)]
 mod tests;

@@ -40,7 +40,7 @@ pub struct Table {
     pub(super) ranges: Option<Arc<RangeDeletes>>,
     dictionary: Option<Dictionary>,
     values: ValueFiles,
-    pub(super) frames: Arc<Frames>,
+    frames: Arc<Frames>,
     /// See [`Table::raise_seqnos`]. Relaxed: set before the table is published, and publication
     /// orders it.
     seqno_floor: AtomicU64,
@@ -337,7 +337,7 @@ impl Table {
     /// Reads and decodes a block without holding a lock, then installs it in the cache. Returns the
     /// installed block, which may be that of another thread.
     #[cold]
-    pub(super) fn miss(&self, index: usize) -> Result<Arc<DecodedBlock>> {
+    fn miss(&self, index: usize) -> Result<Arc<DecodedBlock>> {
         let mut block = take_spare();
         self.read_block_into(index, &mut block)?;
         Ok(self.frames.install(index, Arc::new(block)))

@@ -5,7 +5,6 @@ mod dictionary;
 mod frames;
 mod model;
 mod round_trip;
-mod warm;
 
 use crate::Result;
 use crate::base::checksum::key_hash;
