@@ -192,7 +192,7 @@ typedef enum alluvium_isolation {
 
 // Compression of stored blocks.
 typedef enum alluvium_compression {
-  // LZ4 in upper tables, zstd in the last level, with a trained dictionary in each table where
+  // LZ4 in upper tables, zstd in the last level, with a trained dictionary in each table if
   // that saves space.
   ALLUVIUM_COMPRESSION_ADAPTIVE = 0,
   // LZ4 in all tables.

@@ -70,7 +70,7 @@ pub enum alluvium_isolation {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub enum alluvium_compression {
-    /// LZ4 in upper tables, zstd in the last level, with a trained dictionary in each table where
+    /// LZ4 in upper tables, zstd in the last level, with a trained dictionary in each table if
     /// that saves space.
     Adaptive = 0,
     /// LZ4 in all tables.

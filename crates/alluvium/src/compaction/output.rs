@@ -79,10 +79,8 @@ const CHARGE_EVERY_BYTES: usize = 128 << 10;
 /// Bytes that a row counts for in addition to its own: its hashes in filters.
 const CHARGE_ROW_BYTES: usize = 32;
 
-/// Usual bytes of the sample from which a dictionary is trained.
-const SAMPLE_BYTES: usize = 512 << 10;
-/// Part of a small table that the sample is at most.
-const SAMPLE_LEAST: u64 = 8;
+/// A sample for a dictionary is at most the table size divided by this.
+const TABLE_PER_SAMPLE: u64 = 8;
 
 /// Least rows that are compressed with a dictionary, in multiples of the sample: an open dictionary
 /// takes 32 KiB of memory.
@@ -115,7 +113,8 @@ where
         carried: Carried,
         values: ValueInputs,
     ) -> Output<S, T> {
-        options.sample_bytes = sample_bytes(core.options.table_bytes);
+        let sample_max = (core.options.table_bytes / TABLE_PER_SAMPLE) as usize;
+        options.sample_bytes = options.sample_bytes.min(sample_max);
         debug_assert!(carried.is_empty() || cuts.bytes_max == u64::MAX);
         let (open, finished, last_key) = (None, Vec::new(), Vec::new());
         let charge = Charge::new(&core.memory.budget, Use::Jobs);
@@ -343,11 +342,6 @@ where
             let _ = self.core.files.vfs.remove(&path);
         }
     }
-}
-
-/// Returns the bytes of blocks from which a dictionary is trained.
-fn sample_bytes(table_bytes: u64) -> usize {
-    SAMPLE_BYTES.min((table_bytes / SAMPLE_LEAST) as usize)
 }
 
 /// Returns the manifest record of a finished table.

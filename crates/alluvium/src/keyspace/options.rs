@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
     /// LZ4 in upper tables, zstd level 1 in the last level, with a trained dictionary in each table
-    /// where that saves space.
+    /// if that saves space.
     #[default]
     Adaptive,
     /// LZ4 in all tables.

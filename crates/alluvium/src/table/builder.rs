@@ -314,9 +314,6 @@ impl TableBuilder {
     }
 
     fn write_sections(&mut self) -> Result<Footer> {
-        // Only blocks are compressed with a dictionary.
-        let blocks = mem::replace(&mut self.packer, Packer::new(self.codec));
-        let with_dictionary = blocks.codec() == Codec::ZstdDictionary;
         let filters = FilterWriter::new(&FilterOptions {
             whole_key_bits: 0,
             prefix: None,
@@ -327,7 +324,13 @@ impl TableBuilder {
             points: !self.properties.values.is_empty(),
             ..Footer::default()
         };
-        footer.dictionary = self.write_dictionary(with_dictionary)?;
+        let dictionary = self.dictionary.take().filter(|d| !d.bytes().is_empty());
+        let dictionary = dictionary.as_ref().map(|d| d.bytes());
+        if dictionary.is_some() {
+            // Only blocks are compressed with it.
+            self.packer = Packer::new(self.codec);
+        }
+        footer.dictionary = self.write_dictionary(dictionary)?;
         footer.whole_filter = self.write_filter(whole)?;
         footer.prefix_filter = self.write_filter(prefix)?;
         if !self.ranges.is_empty() {
@@ -340,7 +343,7 @@ impl TableBuilder {
         self.fences.encode(&mut self.raw);
         footer.fences = self.write_section(Layout::Fences, self.fences.len() as u32)?;
         // Apart from the first one, so that one bad sector does not hit both.
-        footer.dictionary_copy = self.write_dictionary(with_dictionary)?;
+        footer.dictionary_copy = self.write_dictionary(dictionary)?;
         self.raw.clear();
         self.properties.encode(&mut self.raw);
         footer.properties = self.write_section(Layout::Properties, 1)?;
@@ -348,15 +351,13 @@ impl TableBuilder {
         Ok(footer)
     }
 
-    fn write_dictionary(&mut self, used: bool) -> Result<Handle> {
-        match &self.dictionary {
-            Some(dictionary) if used => {
-                self.raw.clear();
-                self.raw.extend_from_slice(dictionary.bytes());
-                self.write_section(Layout::Dictionary, 1)
-            }
-            _ => Ok(Handle::default()),
-        }
+    fn write_dictionary(&mut self, dictionary: Option<&[u8]>) -> Result<Handle> {
+        let Some(dictionary) = dictionary else {
+            return Ok(Handle::default());
+        };
+        self.raw.clear();
+        self.raw.extend_from_slice(dictionary);
+        self.write_section(Layout::Dictionary, 1)
     }
 
     /// Writes a filter uncompressed. Half of its bits are set, so no codec shrinks it, and an

@@ -110,11 +110,6 @@ impl Packer {
         })
     }
 
-    /// Returns the codec of blocks that gain by compression.
-    pub(super) fn codec(&self) -> Codec {
-        self.codec
-    }
-
     /// Returns the codec to store `raw` with and the bytes to store: compressed only if that saves
     /// at least 1/16.
     ///

@@ -39,9 +39,10 @@ pub(crate) fn salvage(
 ) -> Result<Option<RangeDeletes>> {
     let mut ranges = None;
     let mut fences = None;
-    let dictionary = find_dictionary(file, uid);
+    let footer = Footer::read(file, uid).ok();
+    let dictionary = find_dictionary(file, uid, footer.as_ref());
     let dictionary = dictionary.as_ref();
-    if let Ok(footer) = Footer::read(file, uid) {
+    if let Some(footer) = &footer {
         let read = read_section(file, uid, footer.fences, |section| {
             expect_layout(section, Layout::Fences)?;
             Fences::decode(section, footer.file_bytes)
@@ -120,8 +121,8 @@ pub(crate) fn salvage_values(file: &dyn VfsFile, uid: u64) -> Vec<ValuesPart> {
 }
 
 /// Returns the dictionary, if the table has one and a copy of it is readable.
-fn find_dictionary(file: &dyn VfsFile, uid: u64) -> Option<Dictionary> {
-    if let Ok(footer) = Footer::read(file, uid) {
+fn find_dictionary(file: &dyn VfsFile, uid: u64, footer: Option<&Footer>) -> Option<Dictionary> {
+    if let Some(footer) = footer {
         let copies = [footer.dictionary, footer.dictionary_copy];
         return copies
             .iter()

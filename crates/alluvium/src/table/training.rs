@@ -2,7 +2,7 @@
 //! them the dictionary offered from an earlier table of the keyspace if it still fits, a new one,
 //! or none.
 //!
-//! `docs/decisions/0048-dictionaries.md` has the measurements behind the constants.
+//! The constants come from the measurements of `docs/decisions/0048-dictionaries.md`.
 
 use crate::Result;
 use crate::table::codec::{Codec, Packer};

@@ -4,13 +4,13 @@
 use std::fs;
 use std::path::Path;
 
-use alluvium::vfs::{MemVfs, Vfs};
+use alluvium::vfs::Vfs;
 use alluvium::{Database, Error, KeyspaceOptions, Options};
 use alluvium_testkit::model::{Rows, State};
 use alluvium_testkit::random::Rng;
 
 use crate::driver::state_of;
-use crate::fixture::{database, dir, table_files};
+use crate::fixture::{contents, database, dir, table_files};
 use crate::golden::{copy, golden, keep};
 use crate::script::path_of;
 
@@ -92,13 +92,6 @@ fn write_phase(db: &Database, phase: usize) {
 fn has_dictionary(table: &[u8]) -> bool {
     let (at, bit) = FEATURES;
     table[table.len() - FOOTER_BYTES + at] & bit != 0
-}
-
-fn contents(vfs: &MemVfs, name: &str) -> Vec<u8> {
-    let file = vfs.open_read(&path_of(name)).expect("open");
-    let mut bytes = vec![0; file.len().expect("length") as usize];
-    file.read_at(&mut bytes, 0).expect("read");
-    bytes
 }
 
 #[test]

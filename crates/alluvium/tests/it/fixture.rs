@@ -76,6 +76,14 @@ pub fn table_files(vfs: &MemVfs) -> Vec<String> {
     files_ending(vfs, ".sst")
 }
 
+/// Returns the bytes of a file in the database directory.
+pub fn contents(vfs: &MemVfs, name: &str) -> Vec<u8> {
+    let file = vfs.open_read(&dir().join(name)).expect("open");
+    let mut bytes = vec![0; file.len().expect("length") as usize];
+    file.read_at(&mut bytes, 0).expect("read");
+    bytes
+}
+
 /// Returns the names of the log's segments, oldest first.
 pub fn segments(vfs: &MemVfs) -> Vec<String> {
     files_ending(vfs, ".wal")

@@ -10,7 +10,7 @@ use alluvium_testkit::model::State;
 use alluvium_testkit::random::Rng;
 
 use crate::driver::{chain, state_of};
-use crate::fixture::{assert_error, database, dir, table_files, tiny};
+use crate::fixture::{assert_error, contents, database, dir, table_files, tiny};
 use crate::script::path_of;
 
 fn target() -> &'static Path {
@@ -71,13 +71,6 @@ fn named_tables(vfs: &MemVfs) -> Vec<String> {
     let mut names = table_files(vfs);
     names.retain(|name| !report.unnamed_tables.contains(name));
     names
-}
-
-fn contents(vfs: &MemVfs, name: &str) -> Vec<u8> {
-    let file = vfs.open_read(&path_of(name)).expect("open");
-    let mut bytes = vec![0; file.len().expect("length") as usize];
-    file.read_at(&mut bytes, 0).expect("read");
-    bytes
 }
 
 fn everything(vfs: &MemVfs) -> BTreeMap<String, Vec<u8>> {

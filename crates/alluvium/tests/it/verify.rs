@@ -14,7 +14,7 @@ use alluvium::{
 };
 use alluvium_testkit::random::Rng;
 
-use crate::fixture::{assert_error, database, dir, open, table_files, tiny};
+use crate::fixture::{assert_error, contents, database, dir, open, table_files, tiny};
 use crate::script::path_of;
 
 /// Returns an open database with tables of every kind, a manifest of several edits and a log of
@@ -162,13 +162,6 @@ fn every_damaged_byte_of_log_and_manifest_is_found_while_the_database_is_open() 
         }
     }
     clean(&db);
-}
-
-fn contents(vfs: &MemVfs, name: &str) -> Vec<u8> {
-    let file = vfs.open_read(&path_of(name)).expect("open");
-    let mut bytes = vec![0; file.len().expect("length") as usize];
-    file.read_at(&mut bytes, 0).expect("read");
-    bytes
 }
 
 #[test]
