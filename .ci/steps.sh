@@ -329,7 +329,7 @@ run_step() {
     cpu=$(awk '{ printf "%.0f", $1 + $2 }' <<<"$cpu")
     printf '%s %s\n' $((SECONDS - started)) "$cpu" >"$ended/$name"
     if [ "$status" -ne 0 ]; then
-        : >"$ended/.failed"
+        printf '%s\n' "$name" >>"$ended/.failed"
         printf '\nFAILED: step %s (exit code %s, %s s)\n' "$name" "$status" $((SECONDS - started)) >&2
     else
         printf '<== %s: ok, %s s\n' "$name" $((SECONDS - started))
@@ -371,9 +371,19 @@ run_lanes() {
     trap "kill -TERM $(printf -- '-%s ' "${pids[@]}") 2>/dev/null || true; rm -rf '$ended'; exit 130" INT TERM
     for lane in "${pids[@]}"; do
         # A lane that was killed counts as a failed step.
-        wait "$lane" || : >"$ended/.failed"
+        wait "$lane" || printf 'of a lane that was killed\n' >>"$ended/.failed"
     done
     trap - INT TERM
+}
+
+# Repeats the last output of each failed step of a lane: whoever sees only the end of the output reads
+# there what failed.
+show_failures() {
+    local name
+    while read -r name; do
+        printf '\nFAILED: step %s\n' "$name"
+        [ ! -e "$ended/.$name.log" ] || tail -n 80 "$ended/.$name.log"
+    done <"$ended/.failed"
 }
 
 check_names() {
@@ -398,7 +408,10 @@ main() {
     fi
     # shellcheck disable=SC2048,SC2086 # Lanes are lists of words.
     show_times "${first_steps[@]}" ${lanes[*]} "${last_steps[@]}"
-    if has_failed; then exit 1; fi
+    if has_failed; then
+        show_failures >&2
+        exit 1
+    fi
     printf '\nall steps ok, %s s\n' "$SECONDS"
 }
 

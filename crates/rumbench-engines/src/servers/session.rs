@@ -108,6 +108,17 @@ pub(super) struct Wire {
     wait: Duration,
 }
 
+/// Adds the text of the statement to an error of its preparation.
+#[cold]
+pub(super) fn cannot_prepare(text: &str, error: EngineError) -> EngineError {
+    match error {
+        EngineError::Failed { context, source } => {
+            EngineError::failed(format!("{context}: cannot prepare `{text}`"), source)
+        }
+        other => other,
+    }
+}
+
 impl Wire {
     /// Initial size of the receive buffer in bytes; longer messages enlarge it.
     const ROOM: usize = 64 << 10;

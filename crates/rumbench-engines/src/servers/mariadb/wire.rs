@@ -13,7 +13,7 @@ use super::text::{self, Text};
 use crate::servers::endpoint::{Endpoint, Password};
 use crate::servers::packages::MARIADB;
 use crate::servers::session::{
-    Fields, ServerError, Session, Statement, Visit, Wire, cannot_hold, unexpected,
+    Fields, ServerError, Session, Statement, Visit, Wire, cannot_hold, cannot_prepare, unexpected,
 };
 
 /// Database of all tables.
@@ -236,12 +236,7 @@ impl Session for MariaSession {
         self.out.push(COM_PREPARE);
         self.out.extend_from_slice(text.as_bytes());
         self.send(0)?;
-        let mut fields = self.answer().map_err(|error| match error {
-            EngineError::Failed { source, .. } => {
-                EngineError::failed(format!("mariadb: cannot prepare `{text}`"), source)
-            }
-            other => other,
-        })?;
+        let mut fields = self.answer().map_err(|error| cannot_prepare(text, error))?;
         fields.array::<1>()?;
         let id = u32::from_le_bytes(fields.array()?);
         let columns = u16::from_le_bytes(fields.array()?) as usize;

@@ -12,7 +12,7 @@ use super::login::{self, server_error};
 use crate::servers::endpoint::Endpoint;
 use crate::servers::packages::POSTGRESQL;
 use crate::servers::session::{
-    Fields, ServerError, Session, Statement, Visit, Wire, cannot_hold, unexpected,
+    Fields, ServerError, Session, Statement, Visit, Wire, cannot_hold, cannot_prepare, unexpected,
 };
 
 /// Superuser that the data folder is initialized with.
@@ -228,12 +228,7 @@ impl Session for PostgresSession {
             }
             Ok(())
         });
-        prepared.map_err(|error| match error {
-            EngineError::Failed { source, .. } => {
-                EngineError::failed(format!("postgresql: cannot prepare `{text}`"), source)
-            }
-            other => other,
-        })?;
+        prepared.map_err(|error| cannot_prepare(text, error))?;
         self.statements.push(Prepared {
             parameters,
             text: None,
@@ -379,8 +374,8 @@ mod tests {
         assert!(matches!(of("42601"), ServerError::Other(_)));
     }
 
-    /// Accepts any user, and ends the connection with an error at the first query.
-    fn end_at_first_query(listener: &UnixListener) {
+    /// Accepts any user, and ends the connection with an error at the first statement.
+    fn end_at_first_statement(listener: &UnixListener) {
         let (mut stream, _) = listener.accept().unwrap();
         let mut message = [0; 1024];
         assert!(stream.read(&mut message).unwrap() > 0);
@@ -400,7 +395,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("socket");
         let listener = UnixListener::bind(&socket).unwrap();
-        let server = std::thread::spawn(move || end_at_first_query(&listener));
         let endpoint = Endpoint {
             address: Address::Socket(socket),
             user: USER.to_string(),
@@ -408,11 +402,20 @@ mod tests {
             database: "rumbench".to_string(),
             log: None,
         };
-        let mut session = PostgresSession::connect(&endpoint).unwrap();
-        let error = session.query("SELECT 1").unwrap_err().to_string();
-        server.join().unwrap();
-        assert!(error.contains("the connection broke"), "{error}");
-        assert!(error.contains("by an administrator [57P01]"), "{error}");
+        for is_prepared in [false, true] {
+            let error = std::thread::scope(|scope| {
+                scope.spawn(|| end_at_first_statement(&listener));
+                let mut session = PostgresSession::connect(&endpoint).unwrap();
+                let ended = match is_prepared {
+                    true => session.prepare("SELECT 1").map(drop),
+                    false => session.query("SELECT 1").map(drop),
+                };
+                ended.unwrap_err().to_string()
+            });
+            assert!(error.contains("the connection broke"), "{error}");
+            assert!(error.contains("by an administrator [57P01]"), "{error}");
+            assert_eq!(is_prepared, error.contains("cannot prepare `SELECT 1`"));
+        }
     }
 
     #[test]
