@@ -499,7 +499,7 @@ typedef struct alluvium_keyspace_options {
   uint32_t prefix_filter_bytes;
   // An alluvium_compression.
   uint32_t compression;
-  // Size at which a block is cut, 1 KiB to 64 KiB. 0: 8 KiB.
+  // Size at which a block is cut, 1 KiB to 64 KiB. 0: 4 KiB.
   uint64_t block_bytes;
   // Minimum size of the values that are stored in a separate file, in bytes, or ALLUVIUM_NEVER.
   // 0: 8 KiB.

@@ -183,7 +183,7 @@ pub struct alluvium_keyspace_options {
     pub prefix_filter_bytes: u32,
     /// An alluvium_compression.
     pub compression: u32,
-    /// Size at which a block is cut, 1 KiB to 64 KiB. 0: 8 KiB.
+    /// Size at which a block is cut, 1 KiB to 64 KiB. 0: 4 KiB.
     pub block_bytes: u64,
     /// Minimum size of the values that are stored in a separate file, in bytes, or ALLUVIUM_NEVER.
     /// 0: 8 KiB.

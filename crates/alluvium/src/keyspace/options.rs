@@ -49,7 +49,7 @@ impl Default for KeyspaceOptions {
             prefix_filter_bytes: None,
             expect_hits: false,
             compression: Compression::Adaptive,
-            block_bytes: 8 << 10,
+            block_bytes: 4 << 10,
             expiry: Expiry::Never,
             value_separation_bytes: Some(8 << 10),
         }

@@ -43,7 +43,7 @@ pub struct TableOptions {
 impl Default for TableOptions {
     fn default() -> TableOptions {
         TableOptions {
-            block_bytes: 8 << 10,
+            block_bytes: 4 << 10,
             codec: Codec::Lz4,
             filter: FilterOptions {
                 whole_key_bits: 10,

@@ -49,6 +49,7 @@ fn keyspaces() -> [(&'static str, KeyspaceOptions); 3] {
     let none = KeyspaceOptions {
         compression: Compression::None,
         expect_hits: true,
+        block_bytes: 8192,
         ..KeyspaceOptions::default()
     };
     [("adaptive", adaptive), ("lz4", lz4), ("none", none)]

@@ -1,4 +1,4 @@
-//! Blocks: the rows of a table in pieces of about 8 KiB, in two layouts.
+//! Blocks: the rows of a table in pieces of about 4 KiB, in two layouts.
 //!
 //! The **stored** layout is columnar, because that compresses best. It has the common key prefix
 //! once, key suffixes as byte planes, and a column for kinds, seqnos and lengths only where they
