@@ -64,8 +64,8 @@ impl Codec {
 }
 
 const ZSTD_LEVEL: i32 = 1;
-/// Level with a dictionary. It finds matches of 4 bytes, level 1 those of 5: 1 to 10 % fewer bytes in
-/// the same time. Without a dictionary it takes longer (`docs/decisions/0049-small-blocks.md`).
+/// Level with a dictionary. It finds matches of 4 bytes, level 1 those of 5: 1 to 10 % fewer bytes
+/// in the same time. Without a dictionary it takes longer (`docs/decisions/0049-small-blocks.md`).
 const ZSTD_DICTIONARY_LEVEL: i32 = 2;
 
 /// Largest ratio of raw to stored length in an LZ4 block; a larger claim is damage.

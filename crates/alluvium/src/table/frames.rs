@@ -113,19 +113,32 @@ const SPARE_BYTES_MAX: usize = 64 << 10;
 
 /// Evicted blocks; the next misses decode into their memory. The allocator is slow at pieces of
 /// several KiB that are allocated and freed on different threads.
-static SPARES: Pool<DecodedBlock> = Pool::new();
+static SPARES: Pool<Spare> = Pool::new();
 
-/// Returns a block to decode into.
-pub(super) fn take_spare() -> DecodedBlock {
-    SPARES.take().unwrap_or_else(DecodedBlock::empty)
+/// Block that nobody else has, to decode into.
+pub(super) struct Spare(Arc<DecodedBlock>);
+
+impl Spare {
+    pub(super) fn block(&mut self) -> &mut DecodedBlock {
+        Arc::get_mut(&mut self.0).expect("its only reference is here")
+    }
+
+    pub(super) fn into_shared(self) -> Arc<DecodedBlock> {
+        self.0
+    }
+}
+
+/// Returns a block with unspecified content.
+pub(super) fn take_spare() -> Spare {
+    SPARES
+        .take()
+        .unwrap_or_else(|| Spare(Arc::new(DecodedBlock::empty())))
 }
 
 /// Keeps the memory of a block that has no other reader left.
-fn keep_spare(block: Arc<DecodedBlock>) {
-    if let Some(block) = Arc::into_inner(block)
-        && block.resident_bytes() <= SPARE_BYTES_MAX
-    {
-        SPARES.keep(block)
+fn keep_spare(mut block: Arc<DecodedBlock>) {
+    if Arc::get_mut(&mut block).is_some() && block.resident_bytes() <= SPARE_BYTES_MAX {
+        SPARES.keep(Spare(block));
     }
 }
 

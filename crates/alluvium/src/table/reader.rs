@@ -38,7 +38,7 @@ pub struct Table {
     pub(super) fences: Fences,
     pub(super) filters: Filters,
     pub(super) ranges: Option<Arc<RangeDeletes>>,
-    dictionary: Option<Dictionary>,
+    dictionary: Option<Arc<Dictionary>>,
     values: ValueFiles,
     frames: Arc<Frames>,
     /// See [`Table::raise_seqnos`]. Relaxed: set before the table is published, and publication
@@ -338,9 +338,9 @@ impl Table {
     /// installed block, which may be that of another thread.
     #[cold]
     fn miss(&self, index: usize) -> Result<Arc<DecodedBlock>> {
-        let mut block = take_spare();
-        self.read_block_into(index, &mut block)?;
-        Ok(self.frames.install(index, Arc::new(block)))
+        let mut spare = take_spare();
+        self.read_block_into(index, spare.block())?;
+        Ok(self.frames.install(index, spare.into_shared()))
     }
 
     /// Reads a block from the file into `block`, and bypasses the cache.
@@ -355,7 +355,7 @@ impl Table {
         Origin {
             uid: self.footer.uid,
             offset,
-            dictionary: self.dictionary.as_ref(),
+            dictionary: self.dictionary.as_deref(),
         }
     }
 }
@@ -394,7 +394,11 @@ pub(super) fn read_section<T>(
 }
 
 /// Reads the dictionary at `handle`.
-pub(super) fn read_dictionary(file: &dyn VfsFile, uid: u64, handle: Handle) -> Result<Dictionary> {
+pub(super) fn read_dictionary(
+    file: &dyn VfsFile,
+    uid: u64,
+    handle: Handle,
+) -> Result<Arc<Dictionary>> {
     read_section(file, uid, handle, |section| {
         expect_layout(section, Layout::Dictionary)?;
         Dictionary::decode(section.raw)

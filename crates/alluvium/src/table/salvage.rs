@@ -6,6 +6,7 @@
 //! footer a walk over the headers finds them.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::base::coding::Decoder;
 use crate::base::{SeqNo, ValueKind};
@@ -41,7 +42,7 @@ pub(crate) fn salvage(
     let mut fences = None;
     let footer = Footer::read(file, uid).ok();
     let dictionary = find_dictionary(file, uid, footer.as_ref());
-    let dictionary = dictionary.as_ref();
+    let dictionary = dictionary.as_deref();
     if let Some(footer) = &footer {
         let read = read_section(file, uid, footer.fences, |section| {
             expect_layout(section, Layout::Fences)?;
@@ -121,7 +122,11 @@ pub(crate) fn salvage_values(file: &dyn VfsFile, uid: u64) -> Vec<ValuesPart> {
 }
 
 /// Returns the dictionary, if the table has one and a copy of it is readable.
-fn find_dictionary(file: &dyn VfsFile, uid: u64, footer: Option<&Footer>) -> Option<Dictionary> {
+fn find_dictionary(
+    file: &dyn VfsFile,
+    uid: u64,
+    footer: Option<&Footer>,
+) -> Option<Arc<Dictionary>> {
     if let Some(footer) = footer {
         let copies = [footer.dictionary, footer.dictionary_copy];
         return copies
