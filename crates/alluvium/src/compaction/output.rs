@@ -14,7 +14,7 @@ use crate::keyspace::expiry::{NEVER, expires_at};
 use crate::keyspace::tree::Tree;
 use crate::memory::{Charge, Use};
 use crate::range_deletes::RangeDeletes;
-use crate::table::{Table, TableBuilder, TableOptions, TableSummary};
+use crate::table::{Codec, Table, TableBuilder, TableOptions, TableSummary, Trained};
 use crate::version::TableRecord;
 
 /// A finished table that no version names yet.
@@ -249,8 +249,18 @@ where
         let path = self.core.files.path(id.to_string());
         let file = self.core.files.create(&path)?;
         let mut builder = TableBuilder::new(file, uid, self.tree.id, &self.options);
-        builder.offer_dictionary(self.core.dictionaries.offer(self.tree.id));
+        if self.options.codec == Codec::ZstdDictionary {
+            let offered = self.core.dictionaries.offer(self.tree.id);
+            builder.offer_dictionary(offered.or_else(|| self.dictionary_of_a_table()));
+        }
         Ok(Open { id, path, builder })
+    }
+
+    /// Returns the dictionary of any table of the last level: after an open none is in memory.
+    fn dictionary_of_a_table(&self) -> Option<Arc<Trained>> {
+        let version = Arc::clone(&self.tree.load().version);
+        let mut last = version.groups().iter().flat_map(|group| &group.last);
+        last.find_map(|table| table.dictionary())
     }
 
     fn finish_table(&mut self, ranges: RangeDeletes) -> Result<()> {

@@ -48,6 +48,11 @@ impl Dictionary {
         Ok(dictionary)
     }
 
+    /// Returns the dictionary as stored.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     pub(super) fn prepared(&self) -> &DDict<'static> {
         &self.prepared
     }

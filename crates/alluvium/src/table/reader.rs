@@ -22,6 +22,7 @@ use crate::table::ranges;
 use crate::table::read_ahead::ReadAhead;
 use crate::table::scan::TableScan;
 use crate::table::section::{Layout, Origin, Section, open_section};
+use crate::table::training::Trained;
 use crate::table::values::{ValueFile, ValueFiles, locate, resolve};
 use crate::vfs::VfsFile;
 use crate::{Error, Result};
@@ -276,6 +277,12 @@ impl Table {
     /// Returns the number of blocks.
     pub fn blocks(&self) -> usize {
         self.fences.len()
+    }
+
+    /// Returns the dictionary of the blocks, if they have one, to offer it to other tables.
+    pub fn dictionary(&self) -> Option<Arc<Trained>> {
+        let bytes = self.dictionary.as_ref()?.bytes();
+        Some(Arc::new(Trained::of_table(bytes)))
     }
 
     /// Returns the memory in bytes of fences, filters, range deletes, the dictionary, cache slots

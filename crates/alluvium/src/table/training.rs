@@ -5,6 +5,7 @@
 //! The constants come from the measurements of `docs/decisions/0048-dictionaries.md`.
 
 use crate::Result;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::table::codec::{Codec, Packer};
 use crate::table::dictionary::DICTIONARY_BYTES_MAX;
 use alluvium_mem::pages::Buffer;
@@ -18,8 +19,13 @@ const DICTIONARY_BYTES_MIN: usize = 256;
 
 /// Blocks on which a dictionary is judged. They are no part of its training.
 const JUDGED_BLOCKS: usize = 16;
-/// A dictionary has to save one part in this many of the bytes of compressed blocks.
+/// A new dictionary has to save one part in this many of the bytes of compressed blocks, more than
+/// an earlier one does.
 const LEAST_SAVED: usize = 64;
+
+/// Number of tables after which a new dictionary is tried against the offered one, so that it
+/// follows slow changes of the rows.
+const TRIAL_TABLES: u32 = 64;
 
 /// Result of a training, offered to later tables of the keyspace.
 #[derive(Debug)]
@@ -28,12 +34,49 @@ pub struct Trained {
     bytes: Vec<u8>,
     /// Saved part of the compressed bytes of the blocks that it was judged on.
     saved: f64,
+    /// Number of trainings before it, each to replace the result of the one before.
+    generation: u32,
+    /// Number of tables that it was offered to. Relaxed: it only spaces the trials.
+    offers: AtomicU32,
 }
 
 impl Trained {
     /// Returns the dictionary as stored; empty if none saved enough.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Returns the dictionary of a table, to be offered if none is in memory. The first offer is a
+    /// trial, because what it saved when trained is not known.
+    pub(super) fn of_table(bytes: &[u8]) -> Trained {
+        Trained {
+            bytes: bytes.to_vec(),
+            saved: 0.0,
+            generation: 0,
+            offers: AtomicU32::new(TRIAL_TABLES - 1),
+        }
+    }
+
+    /// Returns true if this was trained to replace `other` or a later one. Of two that were trained
+    /// at the same time neither replaces the other.
+    pub(crate) fn replaces(&self, other: &Trained) -> bool {
+        self.generation > other.generation
+    }
+
+    /// Returns an empty dictionary of a generation, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_generation(generation: u32) -> Trained {
+        Trained {
+            bytes: Vec::new(),
+            saved: 0.0,
+            generation,
+            offers: AtomicU32::new(0),
+        }
+    }
+
+    fn is_due_for_trial(&self) -> bool {
+        let offers = self.offers.fetch_add(1, Ordering::Relaxed) + 1;
+        offers.is_multiple_of(TRIAL_TABLES)
     }
 }
 
@@ -73,7 +116,10 @@ impl Sample {
     }
 
     /// Chooses the dictionary for blocks like these: the offered one while it saves three quarters
-    /// of what it saved when trained, otherwise a new one. An offer without a dictionary stands.
+    /// of what it saved when trained and no trial finds a better one, otherwise a new one. An offer
+    /// may be to have none.
+    ///
+    /// Readers decompress more slowly if they change between dictionaries, so few are better.
     ///
     /// `path` is used only in errors. Cost: a training takes some 50 ms.
     pub(super) fn choose(
@@ -81,29 +127,33 @@ impl Sample {
         offered: Option<Arc<Trained>>,
         path: &Path,
     ) -> Result<Arc<Trained>> {
-        // Every other block is for the training, a few of the others are for the judgement.
-        let odd = self.blocks().skip(1).step_by(2).map(|(raw, _)| raw);
-        let step = (self.blocks.len() / 2 / JUDGED_BLOCKS).max(1);
-        let judged: Vec<&[u8]> = odd.step_by(step).collect();
-        let plain = packed_bytes(&judged, Packer::new(Codec::Zstd), path)?;
-        let saved = |dictionary: &[u8]| -> Result<f64> {
-            let with = packed_bytes(&judged, Packer::with_dictionary(dictionary, path)?, path)?;
-            Ok(1.0 - with as f64 / plain.max(1) as f64)
-        };
-        if let Some(offered) = offered
-            && (offered.bytes.is_empty() || saved(&offered.bytes)? >= 0.75 * offered.saved)
-        {
-            return Ok(offered);
-        }
-        let compressible = plain < judged.iter().map(|raw| raw.len()).sum();
-        if let Some(bytes) = compressible.then(|| self.train()).flatten() {
-            let saved = saved(&bytes)?;
-            if saved * LEAST_SAVED as f64 >= 1.0 {
-                return Ok(Arc::new(Trained { bytes, saved }));
+        let judged = Judged::of(self, path)?;
+        let (mut generation, mut kept) = (0, None);
+        if let Some(offered) = offered {
+            let saves = judged.saved_by(&offered.bytes)?;
+            let fits = saves >= 0.75 * offered.saved;
+            if fits && !offered.is_due_for_trial() {
+                return Ok(offered);
             }
+            generation = offered.generation.saturating_add(1);
+            kept = fits.then_some((offered, saves));
         }
-        let (bytes, saved) = (Vec::new(), 0.0);
-        Ok(Arc::new(Trained { bytes, saved }))
+        let trained = judged.are_compressible().then(|| self.train()).flatten();
+        let mut bytes = trained.unwrap_or_default();
+        let mut saved = judged.saved_by(&bytes)?;
+        let before = kept.as_ref().map_or(0.0, |(_, saves)| *saves);
+        if saved < before + 1.0 / LEAST_SAVED as f64 {
+            (bytes, saved) = match kept {
+                Some((offered, saves)) => (offered.bytes.clone(), saves),
+                None => (Vec::new(), 0.0),
+            };
+        }
+        Ok(Arc::new(Trained {
+            bytes,
+            saved,
+            generation,
+            offers: AtomicU32::new(0),
+        }))
     }
 
     /// Returns a dictionary; `None` if the blocks are too few or too different for one.
@@ -117,12 +167,48 @@ impl Sample {
     }
 }
 
-/// Returns the sum of the stored lengths of these blocks.
-fn packed_bytes(blocks: &[&[u8]], mut packer: Packer, path: &Path) -> Result<usize> {
-    let mut sum = 0;
-    for raw in blocks {
-        let (_, stored) = packer.pack(raw, path)?;
-        sum += stored.len();
+/// Blocks of a sample on which dictionaries are judged.
+struct Judged<'a> {
+    blocks: Vec<&'a [u8]>,
+    /// Bytes of the blocks as stored without a dictionary.
+    plain: usize,
+    path: &'a Path,
+}
+
+impl<'a> Judged<'a> {
+    fn of(sample: &'a Sample, path: &'a Path) -> Result<Judged<'a>> {
+        // Every other block is for the training, a few of the others are for the judgement.
+        let odd = sample.blocks().skip(1).step_by(2).map(|(raw, _)| raw);
+        let step = (sample.blocks.len() / 2 / JUDGED_BLOCKS).max(1);
+        let mut judged = Judged {
+            blocks: odd.step_by(step).collect(),
+            plain: 0,
+            path,
+        };
+        judged.plain = judged.packed_by(Packer::new(Codec::Zstd))?;
+        Ok(judged)
     }
-    Ok(sum)
+
+    fn are_compressible(&self) -> bool {
+        self.plain < self.blocks.iter().map(|raw| raw.len()).sum()
+    }
+
+    /// Returns the part of the stored bytes that a dictionary saves; 0 for an empty one.
+    fn saved_by(&self, dictionary: &[u8]) -> Result<f64> {
+        if dictionary.is_empty() {
+            return Ok(0.0);
+        }
+        let packer = Packer::with_dictionary(dictionary, self.path)?;
+        Ok(1.0 - self.packed_by(packer)? as f64 / self.plain.max(1) as f64)
+    }
+
+    /// Returns the sum of the stored lengths of the blocks.
+    fn packed_by(&self, mut packer: Packer) -> Result<usize> {
+        let mut sum = 0;
+        for raw in &self.blocks {
+            let (_, stored) = packer.pack(raw, self.path)?;
+            sum += stored.len();
+        }
+        Ok(sum)
+    }
 }

@@ -1,10 +1,11 @@
 //! Databases whose last level is compressed with dictionaries, and one as the first build with
 //! dictionaries left it; see `golden.rs`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use alluvium::vfs::Vfs;
+use alluvium::vfs::{MemVfs, Vfs};
 use alluvium::{Database, Error, KeyspaceOptions, Options};
 use alluvium_testkit::model::{Rows, State};
 use alluvium_testkit::random::Rng;
@@ -16,6 +17,7 @@ use crate::script::path_of;
 
 const DATABASE: &str = "v1-dictionary";
 const FOOTER_BYTES: usize = 192;
+const SECTION_HEADER_BYTES: usize = 24;
 /// Place of the must-know features in the footer, and the feature bit of a dictionary.
 const FEATURES: (usize, u8) = (24, 16);
 /// Place of the handles of both copies of the dictionary.
@@ -111,6 +113,44 @@ fn the_last_level_gets_dictionaries_and_keeps_its_rows() {
     db.close().expect("close");
     let db = Database::open_on(std::sync::Arc::new(vfs), dir(), options()).expect("open");
     assert!(state_of(&db) == expected_state);
+}
+
+/// Returns the stored bytes of all dictionaries, each once.
+fn dictionaries(vfs: &MemVfs) -> BTreeSet<Vec<u8>> {
+    let tables = table_files(vfs).into_iter();
+    let with = tables.map(|table| contents(vfs, &table));
+    let with = with.filter(|bytes| has_dictionary(bytes));
+    with.map(|bytes| {
+        let handle = bytes.len() - FOOTER_BYTES + HANDLES[0];
+        let number = |at: usize| {
+            let number = u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+            number as usize
+        };
+        let (offset, length) = (number(handle), number(handle + 8));
+        bytes[offset + SECTION_HEADER_BYTES..offset + length].to_vec()
+    })
+    .collect()
+}
+
+#[test]
+fn a_keyspace_keeps_its_dictionary_after_an_open() {
+    let (vfs, db, _) = database(options());
+    write_phase(&db, 0);
+    db.settle().expect("settle");
+    db.close().expect("close");
+    let before = dictionaries(&vfs);
+    assert!(!before.is_empty());
+    let db = Database::open_on(std::sync::Arc::new(vfs.clone()), dir(), options()).expect("open");
+    let k = db.keyspace("customers", keyspace_options());
+    let k = k.expect("keyspace");
+    for n in 0..ROWS {
+        // Other values than before: a training alone would find another dictionary.
+        k.put(&key(n), &value(n + ROWS, 0)).expect("put");
+    }
+    db.settle().expect("settle");
+    let after = dictionaries(&vfs);
+    assert!(!after.is_empty() && after.is_subset(&before));
+    assert!(db.verify().expect("verify").is_clean());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Error;
+use crate::table::dictionary::Dictionary;
 use crate::table::footer::Footer;
 use crate::table::{Trained, salvage};
 use ValueKind::Put;
@@ -108,6 +109,37 @@ fn an_offered_dictionary_is_used_while_it_fits() {
     let (bytes, third) = build_offered(&rows(2000, 2), Some(Arc::clone(&first)));
     assert!(third.is_some_and(|third| !Arc::ptr_eq(&first, &third)));
     is_whole(bytes, &rows(2000, 2));
+}
+
+#[test]
+fn a_trial_now_and_then_replaces_a_dictionary_only_by_a_better_one() {
+    let mut random = Random::new(3);
+    let noise = (0..1000u32).map(|i| entry(&i.to_be_bytes(), 0, Put, &random.bytes(100)));
+    let (_, nothing) = build_offered(&noise.collect::<Vec<_>>(), None);
+    let entries = rows(400, 1);
+    let (_, trained) = build_offered(&entries, None);
+    let tables_until_replaced = |offered: Option<Arc<Trained>>| {
+        let offered = offered.expect("a result of the training");
+        (1..=130).find(|_| {
+            let (_, next) = build_offered(&entries, Some(Arc::clone(&offered)));
+            next.is_none_or(|next| next.bytes() != offered.bytes())
+        })
+    };
+    assert_eq!(tables_until_replaced(nothing), Some(64));
+    assert_eq!(tables_until_replaced(trained), None);
+}
+
+#[test]
+fn open_tables_share_equal_dictionaries_only() {
+    let of = |words| build_offered(&rows(2000, words), None).1.expect("trained");
+    let decode = |trained: &Trained| Dictionary::decode(trained.bytes()).expect("a dictionary");
+    let (one, other) = (of(4), of(5));
+    let (open, again) = (decode(&one), decode(&one));
+    assert!(Arc::ptr_eq(&open, &again));
+    assert!(!Arc::ptr_eq(&open, &decode(&other)));
+    let closed = Arc::downgrade(&open);
+    drop((open, again));
+    assert_eq!(closed.strong_count(), 0, "no file uses it");
 }
 
 #[test]
