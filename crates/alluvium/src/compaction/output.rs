@@ -260,7 +260,7 @@ where
     fn dictionary_of_a_table(&self) -> Option<Arc<Trained>> {
         let version = Arc::clone(&self.tree.load().version);
         let mut last = version.groups().iter().flat_map(|group| &group.last);
-        last.find_map(|table| table.dictionary())
+        last.find_map(|table| table.dictionary_to_offer())
     }
 
     fn finish_table(&mut self, ranges: RangeDeletes) -> Result<()> {

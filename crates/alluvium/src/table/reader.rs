@@ -279,8 +279,8 @@ impl Table {
         self.fences.len()
     }
 
-    /// Returns the dictionary of the blocks, if they have one, to offer it to other tables.
-    pub fn dictionary(&self) -> Option<Arc<Trained>> {
+    /// Returns the dictionary of the blocks, if they have one, for other tables.
+    pub fn dictionary_to_offer(&self) -> Option<Arc<Trained>> {
         let bytes = self.dictionary.as_ref()?.bytes();
         Some(Arc::new(Trained::of_table(bytes)))
     }
