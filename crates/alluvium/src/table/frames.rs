@@ -115,7 +115,7 @@ const SPARE_BYTES_MAX: usize = 64 << 10;
 /// several KiB that are allocated and freed on different threads.
 static SPARES: Pool<Spare> = Pool::new();
 
-/// Block that nobody else has, to decode into.
+/// Block to decode into. It has the only reference.
 pub(super) struct Spare(Arc<DecodedBlock>);
 
 impl Spare {

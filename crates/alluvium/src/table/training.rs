@@ -41,6 +41,15 @@ pub struct Trained {
 }
 
 impl Trained {
+    fn new(bytes: Vec<u8>, saved: f64, generation: u32) -> Trained {
+        Trained {
+            bytes,
+            saved,
+            generation,
+            offers: AtomicU32::new(0),
+        }
+    }
+
     /// Returns the dictionary as stored; empty if none saved enough.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -50,10 +59,8 @@ impl Trained {
     /// trial, because what it saved when trained is not known.
     pub(super) fn of_table(bytes: &[u8]) -> Trained {
         Trained {
-            bytes: bytes.to_vec(),
-            saved: 0.0,
-            generation: 0,
             offers: AtomicU32::new(TRIAL_TABLES - 1),
+            ..Trained::new(bytes.to_vec(), 0.0, 0)
         }
     }
 
@@ -66,12 +73,7 @@ impl Trained {
     /// Returns an empty dictionary of a generation, for tests.
     #[cfg(test)]
     pub(crate) fn of_generation(generation: u32) -> Trained {
-        Trained {
-            bytes: Vec::new(),
-            saved: 0.0,
-            generation,
-            offers: AtomicU32::new(0),
-        }
+        Trained::new(Vec::new(), 0.0, generation)
     }
 
     fn is_due_for_trial(&self) -> bool {
@@ -128,7 +130,8 @@ impl Sample {
         path: &Path,
     ) -> Result<Arc<Trained>> {
         let judged = Judged::of(self, path)?;
-        let (mut generation, mut kept) = (0, None);
+        // What stands if a training finds nothing better: a dictionary, and what it saves.
+        let (mut generation, mut standing) = (0, (Vec::new(), 0.0));
         if let Some(offered) = offered {
             let saves = judged.saved_by(&offered.bytes)?;
             let fits = saves >= 0.75 * offered.saved;
@@ -136,24 +139,20 @@ impl Sample {
                 return Ok(offered);
             }
             generation = offered.generation.saturating_add(1);
-            kept = fits.then_some((offered, saves));
+            if fits {
+                standing = (offered.bytes.clone(), saves);
+            }
         }
         let trained = judged.are_compressible().then(|| self.train()).flatten();
-        let mut bytes = trained.unwrap_or_default();
-        let mut saved = judged.saved_by(&bytes)?;
-        let before = kept.as_ref().map_or(0.0, |(_, saves)| *saves);
-        if saved < before + 1.0 / LEAST_SAVED as f64 {
-            (bytes, saved) = match kept {
-                Some((offered, saves)) => (offered.bytes.clone(), saves),
-                None => (Vec::new(), 0.0),
-            };
-        }
-        Ok(Arc::new(Trained {
-            bytes,
-            saved,
-            generation,
-            offers: AtomicU32::new(0),
-        }))
+        let trained = trained.unwrap_or_default();
+        let saved = judged.saved_by(&trained)?;
+        let is_better = saved >= standing.1 + 1.0 / LEAST_SAVED as f64;
+        let (bytes, saved) = if is_better {
+            (trained, saved)
+        } else {
+            standing
+        };
+        Ok(Arc::new(Trained::new(bytes, saved, generation)))
     }
 
     /// Returns a dictionary; `None` if the blocks are too few or too different for one.
