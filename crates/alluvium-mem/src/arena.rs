@@ -8,20 +8,13 @@
 //! little memory. Small chunks come from the allocator. Large ones are pages from the operating
 //! system and return to it as soon as they are freed (see [`crate::pages`]).
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::Layout;
 use std::ptr::NonNull;
 
-use crate::pages::Pages;
-
-/// Alignment of every chunk, a cache line. So an aligned offset within a chunk is an aligned
-/// address.
-const CHUNK_ALIGN: usize = 64;
+use crate::chunk::{CHUNK_ALIGN, Chunk, PAGES_BYTES_MIN};
 
 /// Size of the first chunk. A leaf and a few rows fit.
 const CHUNK_BYTES_MIN: usize = 2 << 10;
-
-/// Smallest chunk that consists of pages of the operating system.
-const PAGES_BYTES_MIN: usize = 64 << 10;
 
 /// Maximum size of a chunk that requests share: few allocations, and little space left unused in
 /// the last one. A chunk for one large request may be larger.
@@ -42,65 +35,6 @@ pub(crate) struct Arena {
 // SAFETY: the arena owns its chunks alone; the pointers in it refer to nothing that is tied to a
 // thread.
 unsafe impl Send for Arena {}
-
-/// Memory that is freed as a whole.
-enum Chunk {
-    Pages(Pages),
-    Small(Small),
-}
-
-impl Chunk {
-    /// Allocates at least `bytes`, which is not 0.
-    fn new(bytes: usize) -> Chunk {
-        if bytes < PAGES_BYTES_MIN {
-            Chunk::Small(Small::new(bytes))
-        } else {
-            Chunk::Pages(Pages::new(bytes))
-        }
-    }
-
-    fn start(&self) -> NonNull<u8> {
-        match self {
-            Chunk::Pages(pages) => pages.start(),
-            Chunk::Small(small) => small.start,
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Chunk::Pages(pages) => pages.bytes(),
-            Chunk::Small(small) => small.layout.size(),
-        }
-    }
-}
-
-/// Uninitialized memory from the allocator, aligned to a cache line. Freed when dropped.
-struct Small {
-    start: NonNull<u8>,
-    layout: Layout,
-}
-
-impl Small {
-    /// Allocates `bytes`, which is not 0. Aborts if there is no memory, as any allocation does.
-    fn new(bytes: usize) -> Small {
-        assert!(bytes > 0);
-        let layout = Layout::from_size_align(bytes, CHUNK_ALIGN)
-            .expect("less than pages are far smaller than the address space");
-        // SAFETY: the layout is not empty.
-        let start = unsafe { alloc(layout) };
-        match NonNull::new(start) {
-            Some(start) => Small { start, layout },
-            None => handle_alloc_error(layout),
-        }
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout in `new`, and freed only here.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
-    }
-}
 
 impl Arena {
     pub(crate) fn new() -> Arena {

@@ -1,26 +1,26 @@
-//! Shared pointers that readers follow without a lock and without a write to shared memory, while
-//! any thread may take them away: epoch-based reclamation.
+//! Slots for shared [frames](crate::frames) that readers follow without a lock and without a count
+//! of references, while any thread may take them away: epoch-based reclamation.
 //!
-//! A reader of a slot enters an epoch. The value that it [holds](Held) stays valid until it leaves,
-//! also if another thread takes it out of the slot meanwhile: a [`Taken`] value waits in a
-//! [`Limbo`] until every reader of that time has left. So a reader must leave soon: it does no I/O
-//! and waits for nothing while it holds a value.
+//! A reader of a slot enters an epoch. The frame that it [holds](Held) stays valid until it leaves,
+//! also if another thread evicts it from the slot meanwhile: an evicted frame waits in a [`Limbo`]
+//! until every reader of that time has left. So a reader must leave soon: it does no I/O and waits
+//! for nothing while it holds a frame.
 //!
 //! # Protocol
 //!
 //! ```text
-//! reader:  e := epoch                        taker:  slot: value -> empty
+//! reader:  e := epoch                        taker:  slot: frame -> empty
 //!          word: FREE -> e                           fence
 //!          fence                                     tag := epoch
-//!          load the slot, use the value
+//!          load the slot, use the frame
 //!          word := FREE                      later:  epoch := epoch + 1
 //!                                                    fence
 //!                                                    oldest := least word in use
-//!                                                    return values with tag < oldest
+//!                                                    return frames with tag < oldest
 //! ```
 //!
-//! **Claim.** No reader uses a returned value. **Proof.** The fences are sequentially consistent.
-//! Let a reader load the value from its slot. Then its fence precedes the taker's first one, or
+//! **Claim.** No reader uses a returned frame. **Proof.** The fences are sequentially consistent.
+//! Let a reader load the frame from its slot. Then its fence precedes the taker's first one, or
 //! else it would have found the slot empty. The taker's first fence precedes the second one, so the
 //! load of the reader's word returns e or a later value of it. A later value follows the store of
 //! FREE, with release: the reader has left, and all its uses happened before the load, with
@@ -28,17 +28,18 @@
 //! sequence. If it returns e, then e <= tag: had the reader loaded a greater epoch, it would have
 //! synchronized with the thread that raised it, after the taker loaded the tag, so the taker's
 //! first fence would precede the reader's, and the reader would have found the slot empty. So
-//! `oldest` is at most the tag, and the value is not returned. The number of words in use is raised
+//! `oldest` is at most the tag, and the frame is not returned. The number of words in use is raised
 //! before a word above it is claimed and loaded after the fence, so the same holds for it, and for
 //! the count of readers that found no word.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, PoisonError};
 
+use crate::frames::{AnyFrame, Frame, FrameAddress, Header, Place};
 use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, fence};
 
 /// Value of a word without a reader. Epochs begin above it.
@@ -59,10 +60,10 @@ pub struct Readers {
     /// Number of readers without a word.
     without_word: AtomicU64,
     words: Box<[Word]>,
-    /// Values of dropped limbos that readers may still use, with their tags. Guards the list, for a
+    /// Frames of dropped limbos that readers may still use, with their tags. Guards the list, for a
     /// push or a removal; a leaf in the lock order. What is left is freed with this structure,
     /// which all readers borrow.
-    orphans: Mutex<Vec<(u64, Returned)>>,
+    orphans: Mutex<Vec<(u64, AnyFrame)>>,
 }
 
 /// Padded to two cache lines, because processors fetch lines in pairs.
@@ -119,7 +120,7 @@ impl Readers {
         None
     }
 
-    /// Begins a new epoch. Returns the oldest epoch that a reader entered in: values taken in an
+    /// Begins a new epoch. Returns the oldest epoch that a reader entered in: frames taken in an
     /// earlier one have no reader.
     fn oldest_after_raise(&self) -> u64 {
         let next = self.epoch.0.fetch_add(1, Ordering::AcqRel) + 1;
@@ -133,15 +134,15 @@ impl Readers {
         entered.filter(|&epoch| epoch != FREE).fold(next, u64::min)
     }
 
-    fn orphans(&self) -> MutexGuard<'_, Vec<(u64, Returned)>> {
+    fn orphans(&self) -> MutexGuard<'_, Vec<(u64, AnyFrame)>> {
         self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes the values of dropped limbos that no reader uses.
-    fn ripe_orphans(&self, oldest: u64) -> Vec<Returned> {
+    /// Removes the frames of dropped limbos that no reader uses.
+    fn ripe_orphans(&self, oldest: u64) -> Vec<AnyFrame> {
         let mut orphans = self.orphans();
         let ripe = orphans.extract_if(.., |(tag, _)| *tag < oldest);
-        ripe.map(|(_, value)| value).collect()
+        ripe.map(|(_, frame)| frame).collect()
     }
 }
 
@@ -154,7 +155,7 @@ struct Inside<'a> {
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        // Release: all uses of values come before the reader has left.
+        // Release: all uses of frames come before the reader has left.
         match self.word {
             Some(word) => word.0.store(FREE, Ordering::Release),
             None => {
@@ -164,18 +165,45 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Places for shared values, each empty or full.
-pub struct Slots<T> {
+/// Bits of a slot's pointer that count uses: the alignment of frames leaves them free.
+const USES: usize = 0b11;
+
+/// Largest count of uses.
+pub const USES_MAX: usize = USES;
+
+/// Places for shared frames, each empty or full. A full one counts how often its frame was held
+/// since an eviction last tried it, up to [`USES_MAX`].
+pub struct Slots<S> {
     readers: Arc<Readers>,
-    /// From [`Arc::into_raw`], or null. A slot owns one reference. Stored with release, so that a
-    /// reader's load, with acquire, makes the value visible.
-    pointers: Box<[AtomicPtr<T>]>,
-    _owns: PhantomData<Arc<T>>,
+    /// From [`AnyFrame::into_raw`] with the count of uses in its lowest bits, or null. A slot owns
+    /// one reference. Stored with release, so that a reader's load, with acquire, makes the content
+    /// visible; changes of the count are read-modify-writes and continue that release sequence.
+    pointers: Box<[AtomicPtr<Header>]>,
+    _owns: PhantomData<Frame<S>>,
 }
 
-impl<T: Any + Send + Sync> Slots<T> {
+/// Result of [`Slots::evict`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Eviction {
+    /// The slot was emptied, and its frame is in the limbo.
+    Evicted,
+    /// The frame was used, and stays for now. Its count of uses is lower than before.
+    Used,
+    /// The slot is empty or holds another frame.
+    Other,
+}
+
+fn untagged(pointer: *mut Header) -> *mut Header {
+    pointer.map_addr(|address| address & !USES)
+}
+
+fn uses(pointer: *mut Header) -> usize {
+    pointer.addr() & USES
+}
+
+impl<S> Slots<S> {
     /// Creates empty slots.
-    pub fn new(readers: &Arc<Readers>, count: usize) -> Slots<T> {
+    pub fn new(readers: &Arc<Readers>, count: usize) -> Slots<S> {
         let empty = |_| AtomicPtr::new(ptr::null_mut());
         Slots {
             readers: Arc::clone(readers),
@@ -194,15 +222,27 @@ impl<T: Any + Send + Sync> Slots<T> {
         self.pointers.is_empty()
     }
 
-    /// Returns the value in a slot, if it is full.
-    pub fn hold(&self, slot: usize) -> Option<Held<'_, T>> {
+    /// Returns the frame in a slot, if it is full, and counts a use.
+    #[inline]
+    pub fn hold(&self, slot: usize) -> Option<Held<'_, S>> {
         if !self.is_full(slot) {
             return None;
         }
         let inside = self.readers.enter();
-        let pointer = NonNull::new(self.pointers[slot].load(Ordering::Acquire))?;
+        let pointer = self.pointers[slot].load(Ordering::Acquire);
+        let frame = NonNull::new(untagged(pointer))?;
+        if uses(pointer) < USES_MAX {
+            let more = pointer.map_addr(|address| address + 1);
+            // A lost count is harmless. Relaxed: it is a hint.
+            let (done, lost) = (Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.pointers[slot].compare_exchange(pointer, more, done, lost);
+        }
+        // SAFETY: the slot owned a reference when it was loaded. If another thread has taken that
+        // since, it is in a limbo until this reader leaves: see the protocol. The result is not
+        // dropped as a reference. Slots that are borrowed are not dropped.
+        let frame = ManuallyDrop::new(unsafe { Frame::from_raw(frame) });
         Some(Held {
-            pointer,
+            frame,
             _inside: inside,
             _borrows: PhantomData,
         })
@@ -213,183 +253,153 @@ impl<T: Any + Send + Sync> Slots<T> {
         !self.pointers[slot].load(Ordering::Relaxed).is_null()
     }
 
-    /// Fills an empty slot. Returns the value if the slot is full.
-    pub fn fill(&self, slot: usize, value: Arc<T>) -> Result<(), Arc<T>> {
-        let pointer = Arc::into_raw(value).cast_mut();
+    /// Fills an empty slot. Returns the frame if the slot is full.
+    pub fn fill(&self, slot: usize, frame: Frame<S>) -> Result<(), Frame<S>> {
+        let pointer = frame.into_any().into_raw();
         let empty = ptr::null_mut();
         let (filled, refused) = (Ordering::Release, Ordering::Relaxed);
-        match self.pointers[slot].compare_exchange(empty, pointer, filled, refused) {
+        match self.pointers[slot].compare_exchange(empty, pointer.as_ptr(), filled, refused) {
             Ok(_) => Ok(()),
             // SAFETY: from `into_raw` above, and not stored anywhere.
-            Err(_) => Err(unsafe { Arc::from_raw(pointer) }),
+            Err(_) => Err(unsafe { Frame::from_raw(pointer) }),
         }
     }
 
-    /// Empties a slot. Returns its value, for a limbo, with a size that `bytes` determines; `None`
-    /// if it was empty.
-    pub fn take(&self, slot: usize, bytes: impl FnOnce(&T) -> u64) -> Option<Taken> {
-        let pointer = self.pointers[slot].swap(ptr::null_mut(), Ordering::AcqRel);
-        if pointer.is_null() {
-            return None;
-        }
-        // SAFETY: from `into_raw` in `fill`; the slot's reference is now this one.
-        let value = unsafe { Arc::from_raw(pointer) };
+    /// Moves the frame at an address from a slot to the limbo. A frame with uses only loses one,
+    /// unless `used_too` is set. `place` is what the limbo returns with it.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the limbo is for other readers.
+    pub fn evict(
+        &self,
+        slot: usize,
+        (address, place): (FrameAddress, Place),
+        used_too: bool,
+        limbo: &mut Limbo,
+    ) -> Eviction {
+        assert!(
+            Arc::ptr_eq(&self.readers, &limbo.readers),
+            "other readers may use the frame"
+        );
+        let word = &self.pointers[slot];
+        let mut pointer = word.load(Ordering::Relaxed);
+        // Ends: readers change the pointer only up to the largest count.
+        let frame = loop {
+            if FrameAddress(untagged(pointer).cast_const().cast()) != address {
+                return Eviction::Other;
+            }
+            let is_kept = uses(pointer) > 0 && !used_too;
+            let next = match is_kept {
+                true => pointer.map_addr(|address| address - 1),
+                false => ptr::null_mut(),
+            };
+            let (done, changed) = (Ordering::AcqRel, Ordering::Relaxed);
+            match word.compare_exchange(pointer, next, done, changed) {
+                Ok(_) if is_kept => return Eviction::Used,
+                Ok(_) => break untagged(pointer),
+                Err(found) => pointer = found,
+            }
+        };
         fence(Ordering::SeqCst);
         let tag = self.readers.epoch.0.load(Ordering::Relaxed);
-        let bytes = bytes(&value);
-        Some(Taken {
-            value: Some(value),
-            bytes,
-            tag,
-            readers: Arc::clone(&self.readers),
-        })
+        let frame = NonNull::new(frame).expect("the address of a frame");
+        // SAFETY: from `into_raw` in `fill`; the slot's reference is now this one.
+        let frame = unsafe { AnyFrame::from_raw(frame) };
+        limbo.waiting.push_back(Waiting { tag, place, frame });
+        Eviction::Evicted
     }
-}
 
-impl<T> Slots<T> {
-    /// Empties all slots for their only user. Returns the values.
-    pub fn remove_all(&mut self) -> impl Iterator<Item = Arc<T>> {
+    /// Empties all slots for their only user. Returns the frames.
+    pub fn remove_all(&mut self) -> impl Iterator<Item = AnyFrame> {
         self.pointers.iter_mut().filter_map(|slot| {
             let pointer = slot.swap(ptr::null_mut(), Ordering::Acquire);
-            // SAFETY: the slot's reference. Held values borrow the slots, so there are none.
-            (!pointer.is_null()).then(|| unsafe { Arc::from_raw(pointer) })
+            let frame = NonNull::new(untagged(pointer))?;
+            // SAFETY: the slot's reference. Held frames borrow the slots, so there are none.
+            Some(unsafe { AnyFrame::from_raw(frame) })
         })
     }
 }
 
-impl<T> Drop for Slots<T> {
+impl<S> Drop for Slots<S> {
     fn drop(&mut self) {
         self.remove_all().for_each(drop);
     }
 }
 
-/// Value that a reader holds; see the module for how long.
-pub struct Held<'a, T> {
-    /// From [`Arc::into_raw`]. The slot owned a reference when it was loaded. If another thread has
-    /// taken that since, it is in a limbo until the reader leaves: see the protocol. Slots that are
-    /// borrowed are not dropped.
-    pointer: NonNull<T>,
+/// Frame that a reader holds; see the module for how long.
+pub struct Held<'a, S> {
+    frame: ManuallyDrop<Frame<S>>,
     _inside: Inside<'a>,
-    _borrows: PhantomData<&'a T>,
+    _borrows: PhantomData<&'a S>,
 }
 
-impl<T> Deref for Held<'_, T> {
-    type Target = T;
+impl<S> Deref for Held<'_, S> {
+    type Target = Frame<S>;
 
-    fn deref(&self) -> &T {
-        // SAFETY: see the field.
-        unsafe { self.pointer.as_ref() }
+    fn deref(&self) -> &Frame<S> {
+        &self.frame
     }
 }
 
-impl<T> Held<'_, T> {
-    /// Leaves, and returns a reference that keeps the value.
-    pub fn keep(self) -> Arc<T> {
-        let pointer = self.pointer.as_ptr();
-        // SAFETY: see the field.
-        unsafe {
-            Arc::increment_strong_count(pointer);
-            Arc::from_raw(pointer)
-        }
+impl<S> Held<'_, S> {
+    /// Leaves, and returns a reference that keeps the frame.
+    pub fn keep(self) -> Frame<S> {
+        Frame::clone(&self.frame)
     }
 }
 
-/// Value returned by a [`Limbo`].
-pub type Returned = Arc<dyn Any + Send + Sync>;
-
-/// Value taken out of a slot. Readers may still use it, so only a [`Limbo`] returns it.
-pub struct Taken {
-    /// `None` once it is returned.
-    value: Option<Returned>,
-    bytes: u64,
-    /// Epoch after it was taken.
-    tag: u64,
-    readers: Arc<Readers>,
-}
-
-impl Taken {
-    /// Returns the size determined by [`Slots::take`].
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        if let Some(value) = self.value.take() {
-            self.readers.orphans().push((self.tag, value));
-        }
-    }
-}
-
-/// Values that wait until no reader uses them.
+/// Frames that wait until no reader uses them.
 pub struct Limbo {
     readers: Arc<Readers>,
     /// Oldest first.
-    waiting: VecDeque<Taken>,
-    bytes: u64,
+    waiting: VecDeque<Waiting>,
+}
+
+struct Waiting {
+    /// Epoch after the frame was taken out of its slot.
+    tag: u64,
+    place: Place,
+    frame: AnyFrame,
 }
 
 impl Limbo {
-    /// Creates an empty limbo for values from slots of these readers.
+    /// Creates an empty limbo for frames from slots of these readers.
     pub fn new(readers: &Arc<Readers>) -> Limbo {
         Limbo {
             readers: Arc::clone(readers),
             waiting: VecDeque::new(),
-            bytes: 0,
         }
     }
 
-    /// Adds a value.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the value comes from slots of other readers.
-    pub fn add(&mut self, taken: Taken) {
-        assert!(
-            Arc::ptr_eq(&taken.readers, &self.readers),
-            "other readers may use the value"
-        );
-        self.bytes += taken.bytes;
-        self.waiting.push_back(taken);
-    }
-
-    /// Returns the number of waiting values.
+    /// Returns the number of waiting frames.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Returns true if no value waits.
+    /// Returns true if no frame waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Returns the bytes of all waiting values.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Removes and returns the values that no reader uses. Begins a new epoch, and looks at a cache
-    /// line for each thread that reads at the same time, so call it for several values together.
-    pub fn reclaim(&mut self) -> Vec<Returned> {
+    /// Removes the frames that no reader uses, and passes each to `give`. Begins a new epoch, and
+    /// looks at a cache line for each thread that reads at the same time, so call it for several
+    /// frames together.
+    pub fn reclaim(&mut self, mut give: impl FnMut(Place, AnyFrame)) {
         let oldest = self.readers.oldest_after_raise();
-        let mut returned = Vec::new();
-        while let Some(taken) = self.waiting.front_mut()
-            && taken.tag < oldest
-        {
-            self.bytes -= taken.bytes;
-            returned.extend(taken.value.take());
-            self.waiting.pop_front();
+        while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.tag < oldest) {
+            give(waiting.place, waiting.frame);
         }
         drop(self.readers.ripe_orphans(oldest));
-        returned
     }
 }
 
 impl Drop for Limbo {
     fn drop(&mut self) {
-        // The drop of each value that still waits moves it to the orphans.
-        self.reclaim();
+        self.reclaim(|_, _| ());
+        let left = self.waiting.drain(..);
+        let left = left.map(|waiting| (waiting.tag, waiting.frame));
+        self.readers.orphans().extend(left);
     }
 }
 

@@ -3,6 +3,7 @@
 //! - [`Memtable`]: a sorted in-memory table for one writer and any number of lock-free readers. A
 //!   read returns an [`Entry`]; [`Versions`] are all entries of one key, newest first.
 //! - [`epoch`]: shared pointers for readers without locks.
+//! - [`frames`]: memory in pieces of fixed sizes, shared by reference counts.
 //! - [`filter`]: cache-line-blocked Bloom filters, for table files and for memtables.
 //! - [`pages`]: memory that returns to the operating system as soon as it is freed.
 //! - [`process`]: an identity of the process, by which a fork is detected.
@@ -28,8 +29,10 @@
 //! ```
 
 mod arena;
+mod chunk;
 pub mod epoch;
 pub mod filter;
+pub mod frames;
 mod memtable;
 pub mod pages;
 pub mod process;

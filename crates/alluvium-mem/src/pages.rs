@@ -16,7 +16,10 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 /// Page size of the machines we know; where pages are larger, the system rounds up again.
-const PAGE_BYTES: usize = 4096;
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+/// Size and alignment of the huge pages of the machines we know.
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Zeroed memory with a single owner. Unmapped when dropped.
 pub(crate) struct Pages {
@@ -32,6 +35,20 @@ impl Pages {
     pub(crate) fn new(bytes: usize) -> Pages {
         let layout = Layout::from_size_align(bytes.next_multiple_of(PAGE_BYTES), PAGE_BYTES)
             .expect("pieces are far smaller than the address space");
+        Pages::mapped(layout)
+    }
+
+    /// Maps at least `bytes`, which is not 0, and lets the system use huge pages for whatever of it
+    /// fills them. Aborts if there is no memory.
+    pub(crate) fn huge(bytes: usize) -> Pages {
+        let layout = Layout::from_size_align(bytes.next_multiple_of(PAGE_BYTES), HUGE_PAGE_BYTES)
+            .expect("pieces are far smaller than the address space");
+        let pages = Pages::mapped(layout);
+        prefer_huge_pages(&pages);
+        pages
+    }
+
+    fn mapped(layout: Layout) -> Pages {
         assert!(layout.size() > 0);
         match map(layout) {
             Some(start) => Pages { start, layout },
@@ -59,19 +76,41 @@ impl Drop for Pages {
 
 #[cfg(not(miri))]
 fn map(layout: Layout) -> Option<NonNull<u8>> {
-    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    // The system aligns to a page. Whatever lies outside of the aligned piece is returned.
+    let excess = layout.align() - PAGE_BYTES;
     let access = ProtFlags::READ | ProtFlags::WRITE;
+    let (size, none) = (layout.size() + excess, std::ptr::null_mut());
     // SAFETY: a new mapping at an address chosen by the system replaces nothing.
-    let start = unsafe {
-        mmap_anonymous(
-            std::ptr::null_mut(),
-            layout.size(),
-            access,
-            MapFlags::PRIVATE,
-        )
-    };
-    NonNull::new(start.ok()?.cast())
+    let mapped = unsafe { mmap_anonymous(none, size, access, MapFlags::PRIVATE) };
+    let mapped = NonNull::new(mapped.ok()?.cast::<u8>())?;
+    let before = mapped.align_offset(layout.align()).min(excess);
+    // SAFETY: both pieces are whole pages of the mapping, and nothing refers to them. If it fails,
+    // they stay mapped without ever taking memory.
+    unsafe {
+        let start = mapped.add(before);
+        for (piece, bytes) in [
+            (mapped, before),
+            (start.add(layout.size()), excess - before),
+        ] {
+            if bytes > 0 {
+                let _ = munmap(piece.as_ptr().cast(), bytes);
+            }
+        }
+        Some(start)
+    }
 }
+
+/// A system without huge pages refuses, which only costs time.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn prefer_huge_pages(pages: &Pages) {
+    let advice = rustix::mm::Advice::LinuxHugepage;
+    // SAFETY: the advice does not change the content of the mapping, which is alive.
+    let _ = unsafe { rustix::mm::madvise(pages.start.as_ptr().cast(), pages.bytes(), advice) };
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn prefer_huge_pages(_pages: &Pages) {}
 
 /// # Safety
 ///
@@ -207,5 +246,12 @@ mod tests {
         let bytes = unsafe { std::slice::from_raw_parts_mut(pages.start().as_ptr(), 8_192) };
         assert!(bytes.iter().all(|byte| *byte == 0));
         bytes.fill(7);
+        let huge = Pages::huge(3 << 20);
+        assert_eq!(huge.bytes(), 3 << 20);
+        assert!(huge.start().addr().get().is_multiple_of(HUGE_PAGE_BYTES));
+        // SAFETY: as above.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(huge.start().as_ptr(), 3 << 20) };
+        let some = bytes.iter_mut().step_by(PAGE_BYTES);
+        some.for_each(|byte| assert_eq!(mem::replace(byte, 7), 0));
     }
 }

@@ -6,13 +6,13 @@
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence},
+    atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence},
+    atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
 /// Waits for the writer to finish a change of a node.
@@ -77,5 +77,39 @@ impl Published {
 
     pub(crate) fn check(&self) {
         self.0.with(|_| ());
+    }
+}
+
+/// Marks plain memory that threads read together, or one of them writes alone.
+///
+/// Under loom it fails the model when two of them meet without having synchronized; otherwise it
+/// takes no space and does nothing.
+#[cfg(not(loom))]
+pub(crate) struct Watched;
+
+#[cfg(not(loom))]
+impl Watched {
+    #[inline(always)]
+    pub(crate) fn read(&self) {}
+
+    #[inline(always)]
+    pub(crate) fn written(&self) {}
+}
+
+#[cfg(loom)]
+pub(crate) struct Watched(loom::cell::UnsafeCell<()>);
+
+#[cfg(loom)]
+impl Watched {
+    pub(crate) fn new() -> Watched {
+        Watched(loom::cell::UnsafeCell::new(()))
+    }
+
+    pub(crate) fn read(&self) {
+        self.0.with(|_| ());
+    }
+
+    pub(crate) fn written(&self) {
+        self.0.with_mut(|_| ());
     }
 }

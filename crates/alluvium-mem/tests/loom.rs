@@ -1,4 +1,4 @@
-//! Loom models of the memtable and of shared pointers: every interleaving of one writer and one
+//! Loom models of the memtable and of frames in slots: every interleaving of one writer and one
 //! reader, within a bound on preemptions.
 //!
 //! ```text
@@ -12,7 +12,8 @@
 
 use std::sync::Arc;
 
-use alluvium_mem::epoch::{Limbo, Readers, Slots};
+use alluvium_mem::epoch::{Eviction, Limbo, Readers, Slots};
+use alluvium_mem::frames::{Frame, Place, Slab, Space};
 use alluvium_mem::{Memtable, MemtableOptions};
 use loom::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 
@@ -180,31 +181,20 @@ fn a_reader_at_the_horizon_keeps_its_version_while_a_long_chain_is_trimmed() {
     );
 }
 
-/// Value of a slot. Loom refuses a use that races with the drop.
-struct Value(loom::cell::UnsafeCell<u32>);
-
-// SAFETY: readers only read it; the drop has the only reference.
-unsafe impl Sync for Value {}
-// SAFETY: as for `Sync`.
-unsafe impl Send for Value {}
-
-impl Value {
-    fn check(&self) {
-        // SAFETY: loom checks that no write is concurrent.
-        self.0.with(|number| assert_eq!(unsafe { *number }, 7));
-    }
+/// Content of a frame. The watch in its header fails the model if a thread writes the content while
+/// another one reads it.
+fn filled(space: Space, number: u64) -> Frame<u64> {
+    let mut filling = space.fill(number, 1, 0);
+    filling.parts_mut().0[0] = number;
+    filling.share()
 }
 
-impl Drop for Value {
-    fn drop(&mut self) {
-        // SAFETY: as in `check`.
-        self.0.with_mut(|number| unsafe { *number = 0 });
-    }
+fn check_content(frame: &Frame<u64>) {
+    assert_eq!((*frame.shape(), frame.words()), (7, &[7][..]));
 }
 
-/// Runs `read` concurrently with a thread that takes the value out of the slot and frees it. What
-/// `read` returns is dropped after both, because loom does not see the order that an `Arc` makes.
-fn check_taken<R>(read: fn(&Slots<Value>) -> R)
+/// Runs `read` concurrently with a thread that evicts the frame and fills it again.
+fn check_evicted<R>(read: fn(&Slots<u64>) -> R)
 where
     R: 'static,
 {
@@ -213,55 +203,90 @@ where
     model.check(move || {
         let readers = Readers::new();
         let slots = Arc::new(Slots::new(&readers, 1));
-        let value = Arc::new(Value(loom::cell::UnsafeCell::new(7)));
-        assert!(slots.fill(0, value).is_ok());
-        let other = Arc::clone(&slots);
-        let taker = loom::thread::spawn(move || {
+        let slab = Slab::new(0, 512, 1);
+        let frame = filled(slab.claim(0).expect("free"), 7);
+        assert!(slots.fill(0, frame).is_ok());
+        let (other, frames) = (Arc::clone(&slots), slab.clone());
+        let evictor = loom::thread::spawn(move || {
             let mut limbo = Limbo::new(&readers);
-            limbo.add(other.take(0, |_| 1).expect("full"));
-            drop(limbo.reclaim());
+            let place = Place { slab: 0, index: 0 };
+            let evicted = other.evict(0, (frames.address(0), place), true, &mut limbo);
+            assert_eq!(evicted, Eviction::Evicted);
+            let mut free = None;
+            limbo.reclaim(|_, frame| free = Some(frame));
+            if let Some(space) = free.and_then(|frame| frame.into_space().ok()) {
+                drop(filled(space, 8));
+            }
         });
         let kept = read(&slots);
-        taker.join().expect("the taker ends");
+        // A frame without references is claimed by anybody.
+        if let Some(space) = slab.claim(0) {
+            drop(filled(space, 9));
+        }
         drop(kept);
+        evictor.join().expect("the evictor ends");
     });
 }
 
-fn check_held(slots: &Slots<Value>) {
-    if let Some(value) = slots.hold(0) {
-        value.check();
+fn check_held(slots: &Slots<u64>) {
+    if let Some(frame) = slots.hold(0) {
+        check_content(&frame);
     }
 }
 
 #[test]
-fn a_value_is_not_freed_before_its_reader_has_left() {
-    check_taken(check_held);
+fn a_frame_is_not_filled_before_its_reader_has_left() {
+    check_evicted(check_held);
 }
 
 #[test]
-fn a_value_is_not_freed_before_a_later_reader_of_the_same_word_has_left() {
-    check_taken(|slots| {
+fn a_frame_is_not_filled_before_a_later_reader_of_the_same_word_has_left() {
+    check_evicted(|slots| {
         check_held(slots);
         check_held(slots);
     });
 }
 
 #[test]
-fn a_kept_value_is_not_freed() {
-    check_taken(|slots| {
-        let kept = slots.hold(0).map(|value| value.keep());
-        kept.inspect(|value| value.check())
+fn a_kept_frame_is_not_filled() {
+    check_evicted(|slots| {
+        let kept = slots.hold(0).map(|frame| frame.keep());
+        kept.inspect(check_content)
     });
 }
 
 #[test]
-fn a_value_is_not_freed_before_a_reader_without_a_word_has_left() {
-    check_taken(|slots| {
+fn a_frame_is_not_filled_before_a_reader_without_a_word_has_left() {
+    check_evicted(|slots| {
         let words = [slots.hold(0), slots.hold(0)];
         let held = slots.hold(0);
         drop(words);
-        if let Some(value) = held {
-            value.check();
+        if let Some(frame) = held {
+            check_content(&frame);
         }
+    });
+}
+
+#[test]
+fn threads_that_claim_one_frame_take_turns() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(PREEMPTIONS);
+    model.check(|| {
+        let slab = Slab::new(0, 512, 1);
+        let other = slab.clone();
+        let thread = loom::thread::spawn(move || {
+            if let Some(space) = other.claim(0) {
+                let frame = filled(space, 7);
+                let second = frame.clone();
+                drop(frame);
+                check_content(&second);
+            }
+        });
+        if let Some(space) = slab.claim(0) {
+            let frame = filled(space, 7);
+            check_content(&frame);
+        }
+        thread.join().expect("the other thread ends");
+        assert!(slab.is_free(0));
     });
 }

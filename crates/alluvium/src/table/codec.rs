@@ -169,19 +169,21 @@ fn packing_failed(path: &Path, cause: String) -> Error {
 /// Decompressor of a reader; it keeps its context and its buffer between blocks.
 #[derive(Default)]
 pub(super) struct Unpacker {
-    /// Raw bytes, or bytes of the caller of [`Unpacker::buffer`].
+    /// Raw bytes of the last section.
     raw: Vec<u8>,
     zstd: Option<DCtx<'static>>,
 }
 
 impl Unpacker {
-    /// Decompresses `stored` to exactly `raw_length` bytes, without a dictionary.
+    /// Decompresses `stored` to exactly `raw_length` bytes, with the dictionary of the file, if it
+    /// has one.
     ///
     /// The caller has checked `raw_length` against the limit of its structure and with
     /// [`Codec::check_reach`], and the stored bytes against their checksum.
     pub(super) fn unpack<'a>(
         &'a mut self,
         codec: Codec,
+        dictionary: Option<&Dictionary>,
         stored: &'a [u8],
         raw_length: usize,
     ) -> Result<&'a [u8], Malformed> {
@@ -190,12 +192,12 @@ impl Unpacker {
             return Ok(stored);
         }
         let (zstd, raw) = (&mut self.zstd, &mut self.raw);
-        unpack(zstd, codec, None, stored, raw_length, raw)?;
+        unpack(zstd, codec, dictionary, stored, raw_length, raw)?;
         Ok(&self.raw)
     }
 
-    /// Works like [`Unpacker::unpack`], but with the dictionary of the file, if it has one, and
-    /// replaces the content of the caller's `raw`. After an error that content is unspecified.
+    /// Works like [`Unpacker::unpack`], but replaces the content of the caller's `raw`. After an
+    /// error that content is unspecified.
     pub(super) fn unpack_into(
         &mut self,
         codec: Codec,
@@ -206,12 +208,6 @@ impl Unpacker {
     ) -> Result<(), Malformed> {
         let zstd = &mut self.zstd;
         unpack(zstd, codec, dictionary, stored, raw_length, raw)
-    }
-
-    /// Returns a buffer for the caller's own use, with unspecified content. The next
-    /// [`Unpacker::unpack`] overwrites it.
-    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
-        &mut self.raw
     }
 }
 

@@ -1,13 +1,13 @@
 //! Cursor over one table: for each key the newest version at or below a read point, in both
 //! directions.
 //!
-//! The cursor is at a slot of a block that it holds by `Arc`. It assembles the key from the block's
-//! prefix and the slot's suffix in a reused buffer, so a step allocates nothing. The versions of a
-//! key may cross a block border; the separator of a block tells whether they can, without a read of
-//! the next block.
+//! The cursor is at a slot of a block that it holds by a reference. It assembles the key from the
+//! block's prefix and the slot's suffix in a reused buffer, so a step allocates nothing. The
+//! versions of a key may cross a block border; the separator of a block tells whether they can,
+//! without a read of the next block.
 
 use crate::base::{SeqNo, ValueKind};
-use crate::table::block::DecodedBlock;
+use crate::table::block::{BlockFrame, DecodedBlock};
 use crate::table::pinned::{BlockValue, PinnedValue};
 use crate::table::read_ahead::ReadAhead;
 use crate::table::reader::Table;
@@ -33,14 +33,18 @@ pub struct TableCursor {
 #[derive(Clone)]
 struct Position {
     /// `None` before the first move.
-    block: Option<Arc<DecodedBlock>>,
+    block: Option<BlockFrame>,
     index: usize,
     slot: usize,
 }
 
 impl Position {
-    fn block(&self) -> &Arc<DecodedBlock> {
+    fn frame(&self) -> &BlockFrame {
         self.block.as_ref().expect("a block was loaded")
+    }
+
+    fn block(&self) -> DecodedBlock<'_> {
+        DecodedBlock(self.frame())
     }
 }
 
@@ -219,12 +223,12 @@ impl TableCursor {
     /// Returns the value in a holder that outlives the cursor's moves.
     pub fn pin_value(&self) -> PinnedValue {
         let block = self.at.block();
-        PinnedValue::from_block(block, block.value_range(self.at.slot))
+        PinnedValue::from_block(self.at.frame(), block.value_range(self.at.slot))
     }
 
     /// Puts the value into a holder that the caller reuses for the next row.
     pub fn keep_value(&self, value: &mut BlockValue) {
-        value.keep(self.at.block(), self.at.slot);
+        value.keep(self.at.frame(), self.at.slot);
     }
 
     /// Returns the value in a holder that outlives the cursor's moves; reads the value file if the

@@ -120,9 +120,10 @@ impl Table {
         }
         for index in self.fences.find(key)..self.fences.len() {
             let block = A::block(self, index)?;
-            let mut slot = block.seek(key);
-            while slot < block.len() && block.key_is(slot, key) {
-                if block.seqno(slot) <= read_point {
+            let rows = block.rows();
+            let (mut slot, len) = (rows.seek(key), rows.len());
+            while slot < len && rows.key_is(slot, key) {
+                if rows.seqno(slot) <= read_point {
                     return Ok(Some(BlockEntry {
                         block,
                         slot,
@@ -132,7 +133,7 @@ impl Table {
                 slot += 1;
             }
             // Older versions of the key may follow in the next block.
-            if slot < block.len() || !self.fences.separator_is(index, key) {
+            if slot < len || !self.fences.separator_is(index, key) {
                 break;
             }
         }
@@ -151,18 +152,18 @@ pub(crate) struct BlockEntry<'t> {
 impl<'t> BlockEntry<'t> {
     /// Returns the seqno of the commit that wrote the entry.
     pub fn seqno(&self) -> SeqNo {
-        self.block.seqno(self.slot).max(self.seqno_floor)
+        self.block.rows().seqno(self.slot).max(self.seqno_floor)
     }
 
     /// Returns the entry's kind.
     pub fn kind(&self) -> ValueKind {
-        self.block.kind(self.slot)
+        self.block.rows().kind(self.slot)
     }
 
     /// Returns the stored value; empty for a delete.
     pub fn into_value(self) -> BlockBytes<'t> {
         BlockBytes {
-            range: self.block.value_range(self.slot),
+            range: self.block.rows().value_range(self.slot),
             block: self.block,
         }
     }
@@ -177,7 +178,7 @@ pub(crate) struct BlockBytes<'t> {
 impl BlockBytes<'_> {
     /// Returns the bytes in place.
     pub fn bytes(&self) -> &[u8] {
-        self.block.bytes(self.range.clone())
+        self.block.rows().bytes(self.range.clone())
     }
 
     /// Removes the last `bytes` bytes, or all if there are fewer.

@@ -19,7 +19,6 @@
 //! Not used yet: expiry columns, for which the format has room.
 
 mod block;
-mod buffers;
 mod builder;
 mod codec;
 mod cursor;

@@ -1,6 +1,6 @@
 //! Values that outlive the call returning them.
 
-use crate::table::block::DecodedBlock;
+use crate::table::block::{BlockFrame, DecodedBlock};
 use crate::table::held_block::HeldBlock;
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 /// Value that owns its bytes: small values are copied, larger ones keep their block in memory.
 ///
-/// A block kept this way after its eviction is not part of the cache's byte count.
+/// A block kept this way after its eviction is part of the cache's byte count, and the cache can
+/// return its slab only afterwards.
 #[derive(Clone)]
 pub struct PinnedValue(Repr);
 
 #[derive(Clone)]
 enum Repr {
     Inline(u8, [u8; INLINE_BYTES]),
-    Block(Arc<DecodedBlock>, Range<usize>),
+    Block(BlockFrame, Range<usize>),
     Shared(Arc<[u8]>, usize),
     /// Bytes already in their own allocation, with one more pointer: cheaper than copying a large
     /// value.
@@ -28,14 +29,14 @@ const INLINE_BYTES: usize = 64;
 
 impl PinnedValue {
     /// Returns the value in a range of `block`.
-    pub(super) fn from_block(block: &Arc<DecodedBlock>, range: Range<usize>) -> PinnedValue {
-        let inline = inline(block.bytes(range.clone()));
-        PinnedValue(inline.unwrap_or_else(|| Repr::Block(Arc::clone(block), range)))
+    pub(super) fn from_block(block: &BlockFrame, range: Range<usize>) -> PinnedValue {
+        let inline = inline(DecodedBlock(block).bytes(range.clone()));
+        PinnedValue(inline.unwrap_or_else(|| Repr::Block(block.clone(), range)))
     }
 
     /// Returns the value in a range of a block that a lookup holds.
     pub(super) fn of_held(block: HeldBlock<'_>, range: Range<usize>) -> PinnedValue {
-        let inline = inline(block.bytes(range.clone()));
+        let inline = inline(block.rows().bytes(range.clone()));
         PinnedValue(inline.unwrap_or_else(|| Repr::Block(block.keep(), range)))
     }
 }
@@ -57,21 +58,17 @@ impl PinnedValue {
 /// reference for each block and not for each value.
 #[derive(Default)]
 pub struct BlockValue {
-    block: Option<Arc<DecodedBlock>>,
+    block: Option<BlockFrame>,
     range: Range<usize>,
 }
 
 impl BlockValue {
     /// Keeps the value in a slot of `block`.
-    pub(super) fn keep(&mut self, block: &Arc<DecodedBlock>, slot: usize) {
-        if !self
-            .block
-            .as_ref()
-            .is_some_and(|own| Arc::ptr_eq(own, block))
-        {
-            self.block = Some(Arc::clone(block));
+    pub(super) fn keep(&mut self, block: &BlockFrame, slot: usize) {
+        if !self.block.as_ref().is_some_and(|own| own.is(block)) {
+            self.block = Some(block.clone());
         }
-        self.range = block.value_range(slot);
+        self.range = DecodedBlock(block).value_range(slot);
     }
 
     /// Drops the value and its reference.
@@ -83,7 +80,7 @@ impl BlockValue {
     /// Returns the value; empty if there is none.
     pub fn bytes(&self) -> &[u8] {
         let block = self.block.as_ref();
-        block.map_or(&[], |block| block.bytes(self.range.clone()))
+        block.map_or(&[], |block| DecodedBlock(block).bytes(self.range.clone()))
     }
 
     /// Returns the value in a holder that keeps it in memory.
@@ -122,7 +119,7 @@ impl Deref for PinnedValue {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Repr::Inline(length, bytes) => &bytes[..usize::from(*length)],
-            Repr::Block(block, range) => block.bytes(range.clone()),
+            Repr::Block(block, range) => DecodedBlock(block).bytes(range.clone()),
             Repr::Shared(bytes, length) => &bytes[..*length],
             Repr::Owned(bytes, length) => &bytes[..*length],
         }

@@ -4,7 +4,7 @@ use crate::base::{SeqNo, TableId};
 use crate::cache::Cache;
 use crate::memory::Use;
 use crate::range_deletes::RangeDeletes;
-use crate::table::block::DecodedBlock;
+use crate::table::block::{BlockFrame, decode_block};
 use crate::table::builder::TableSummary;
 use crate::table::codec::{Scratch, Unpacker};
 use crate::table::cursor::TableCursor;
@@ -12,7 +12,7 @@ use crate::table::dictionary::Dictionary;
 use crate::table::fences::Fences;
 use crate::table::filters::{Filters, TableFilter};
 use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
-use crate::table::frames::{CachedBlocks, Frames, take_spare};
+use crate::table::frames::{CachedBlocks, Frames};
 use crate::table::held_block::HeldBlock;
 use crate::table::malformed::Malformed;
 use crate::table::owned_file::{Leave, OwnedFile};
@@ -26,6 +26,7 @@ use crate::table::training::Trained;
 use crate::table::values::{ValueFile, ValueFiles, locate, resolve};
 use crate::vfs::VfsFile;
 use crate::{Error, Result};
+use alluvium_mem::frames::Space;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -307,7 +308,7 @@ impl Table {
 
     /// Returns the block from the cache or the file. A read of the file is recorded in `ahead`,
     /// which may start reading the blocks that follow.
-    pub(super) fn block(&self, index: usize, ahead: &mut ReadAhead) -> Result<Arc<DecodedBlock>> {
+    pub(super) fn block(&self, index: usize, ahead: &mut ReadAhead) -> Result<BlockFrame> {
         match self.frames.hold(index) {
             Some(held) => Ok(held.keep()),
             None => {
@@ -344,17 +345,20 @@ impl Table {
     /// Reads and decodes a block without holding a lock, then installs it in the cache. Returns the
     /// installed block, which may be that of another thread.
     #[cold]
-    fn miss(&self, index: usize) -> Result<Arc<DecodedBlock>> {
-        let mut spare = take_spare();
-        self.read_block_into(index, spare.block())?;
-        Ok(self.frames.install(index, spare.into_shared()))
+    fn miss(&self, index: usize) -> Result<BlockFrame> {
+        let read = self.read_block(index, |bytes| self.frames.space(index, bytes))?;
+        Ok(self.frames.install(index, read))
     }
 
-    /// Reads a block from the file into `block`, and bypasses the cache.
-    pub(super) fn read_block_into(&self, index: usize, block: &mut DecodedBlock) -> Result<()> {
+    /// Reads a block from the file into memory that `space` returns, and bypasses the cache.
+    pub(super) fn read_block(
+        &self,
+        index: usize,
+        space: impl FnOnce(usize) -> Space,
+    ) -> Result<BlockFrame> {
         let range = self.fences.block_range(index);
         let length = range.end - range.start;
-        read_block(&*self.file, self.origin(range.start), length, block)
+        read_block(&*self.file, self.origin(range.start), length, space)
     }
 
     /// Returns what decoding needs to know of a block at `offset`.
@@ -395,7 +399,12 @@ pub(super) fn read_section<T>(
     decode: impl FnOnce(&Section<'_>) -> Result<T, Malformed>,
 ) -> Result<T> {
     read_stored(file, handle, |stored, unpacker| {
-        let section = open_section(stored, unpacker, uid, handle.offset)?;
+        let origin = Origin {
+            uid,
+            offset: handle.offset,
+            dictionary: None,
+        };
+        let section = open_section(stored, unpacker, origin)?;
         decode(&section)
     })
 }
@@ -412,16 +421,17 @@ pub(super) fn read_dictionary(
     })
 }
 
-/// Reads the block of `length` bytes at `origin`, checks it and decodes it into `block`.
+/// Reads the block of `length` bytes at `origin`, checks it and decodes it into memory that `space`
+/// returns.
 pub(super) fn read_block(
     file: &dyn VfsFile,
     origin: Origin<'_>,
     length: u64,
-    block: &mut DecodedBlock,
-) -> Result<()> {
+    space: impl FnOnce(usize) -> Space,
+) -> Result<BlockFrame> {
     let offset = origin.offset;
     read_stored(file, Handle { offset, length }, |stored, unpacker| {
-        block.decode(stored, unpacker, origin)
+        decode_block(stored, unpacker, origin, space)
     })
 }
 

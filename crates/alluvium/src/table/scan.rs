@@ -4,7 +4,7 @@
 //! the cache: a compaction touches every block once, and would only evict blocks that readers use.
 
 use crate::base::{SeqNo, ValueKind};
-use crate::table::block::DecodedBlock;
+use crate::table::block::{BlockFrame, DecodedBlock, decode_block, space_of};
 use crate::table::codec::Unpacker;
 use crate::table::reader::Table;
 use crate::{Error, Result};
@@ -26,7 +26,8 @@ pub struct TableScan {
     /// Next block to decode, and the end of the blocks that may hold rows below `to`.
     next_block: usize,
     end_block: usize,
-    block: DecodedBlock,
+    /// `None` before the first one.
+    block: Option<BlockFrame>,
     /// The table's smallest sequence number: see [`Table::raise_seqnos`].
     seqno_floor: SeqNo,
     /// Next slot to show.
@@ -50,7 +51,7 @@ impl TableScan {
             from: from.map(<[u8]>::to_vec),
             next_block,
             end_block,
-            block: DecodedBlock::empty(),
+            block: None,
             next_slot: 0,
             ahead: Buffer::default(),
             ahead_offset: 0,
@@ -69,7 +70,7 @@ impl TableScan {
     )]
     pub fn next(&mut self) -> Result<bool> {
         // At most two rounds: only the first block can have no row at or after `from`.
-        while self.next_slot >= self.block.len() {
+        while self.next_slot >= self.block_len() {
             if self.next_block >= self.end_block {
                 return Ok(false);
             }
@@ -79,18 +80,18 @@ impl TableScan {
             }
             decoded?;
             self.next_slot = match self.from.take() {
-                Some(from) => self.block.seek(&from),
+                Some(from) => self.block().seek(&from),
                 None => 0,
             };
         }
         // The block's prefix is in the buffer already.
-        self.key.truncate(self.block.prefix().len());
-        self.key
-            .extend_from_slice(self.block.suffix(self.next_slot));
+        let block = DecodedBlock(self.block.as_ref().expect("a block was decoded"));
+        self.key.truncate(block.prefix().len());
+        self.key.extend_from_slice(block.suffix(self.next_slot));
         // Blocks before the last one end below `to`.
         let last_block = self.next_block >= self.end_block;
         if last_block && self.to.as_ref().is_some_and(|to| self.key >= *to) {
-            self.next_slot = self.block.len();
+            self.next_slot = self.block_len();
             return Ok(false);
         }
         self.next_slot += 1;
@@ -104,17 +105,27 @@ impl TableScan {
 
     /// Returns the seqno of the commit that wrote the entry.
     pub fn seqno(&self) -> SeqNo {
-        self.block.seqno(self.next_slot - 1).max(self.seqno_floor)
+        self.block().seqno(self.next_slot - 1).max(self.seqno_floor)
     }
 
     /// Returns the entry's kind.
     pub fn kind(&self) -> ValueKind {
-        self.block.kind(self.next_slot - 1)
+        self.block().kind(self.next_slot - 1)
     }
 
     /// Returns the value, valid until the scan moves on.
     pub fn value(&self) -> &[u8] {
-        self.block.bytes(self.block.value_range(self.next_slot - 1))
+        let block = self.block();
+        block.bytes(block.value_range(self.next_slot - 1))
+    }
+
+    fn block(&self) -> DecodedBlock<'_> {
+        DecodedBlock(self.block.as_ref().expect("a block was decoded"))
+    }
+
+    fn block_len(&self) -> usize {
+        let block = self.block.as_ref();
+        block.map_or(0, |block| DecodedBlock(block).len())
     }
 
     fn decode_next_block(&mut self) -> Result<()> {
@@ -126,12 +137,15 @@ impl TableScan {
         let start = (range.start - self.ahead_offset) as usize;
         let bytes = &self.ahead[start..start + (range.end - range.start) as usize];
         let origin = self.table.origin(range.start);
-        self.block
-            .decode(bytes, &mut self.unpacker, origin)
-            .map_err(|malformed| malformed.at(self.table.file.path(), range.start))?;
+        let old = self.block.take();
+        let space = |bytes| space_of(old, bytes);
+        let decoded = decode_block(bytes, &mut self.unpacker, origin, space);
+        let decoded =
+            decoded.map_err(|malformed| malformed.at(self.table.file.path(), range.start))?;
         self.next_block += 1;
         self.key.clear();
-        self.key.extend_from_slice(self.block.prefix());
+        self.key.extend_from_slice(DecodedBlock(&decoded).prefix());
+        self.block = Some(decoded);
         Ok(())
     }
 

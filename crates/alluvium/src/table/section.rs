@@ -138,16 +138,15 @@ pub(super) struct Origin<'a> {
     pub(super) dictionary: Option<&'a Dictionary>,
 }
 
-/// Checks and decompresses a section other than a block. `bytes` includes its header and comes from
-/// `offset` of the file with this uid.
+/// Checks and decompresses a section. `bytes` includes its header.
 pub(super) fn open_section<'a>(
     bytes: &'a [u8],
     unpacker: &'a mut Unpacker,
-    uid: u64,
-    offset: u64,
+    origin: Origin<'_>,
 ) -> Result<Section<'a>, Malformed> {
-    let header = Header::check(bytes, uid, offset)?;
-    let raw = unpacker.unpack(header.codec, header.stored, header.raw_length)?;
+    let header = Header::check(bytes, origin.uid, origin.offset)?;
+    let (codec, stored) = (header.codec, header.stored);
+    let raw = unpacker.unpack(codec, origin.dictionary, stored, header.raw_length)?;
     Ok(Section {
         layout: header.layout,
         entries: header.entries,
@@ -155,17 +154,15 @@ pub(super) fn open_section<'a>(
     })
 }
 
-/// Works like [`open_section`], but replaces the content of the caller's `raw` with the raw bytes,
-/// after `make_room` got it with their number. Returns the layout and the number of entries.
+/// Works like [`open_section`], but replaces the content of the caller's `raw` with the raw bytes.
+/// Returns the layout and the number of entries.
 pub(super) fn open_section_into(
     bytes: &[u8],
     unpacker: &mut Unpacker,
     origin: Origin<'_>,
     raw: &mut Vec<u8>,
-    make_room: impl FnOnce(&mut Vec<u8>, usize),
 ) -> Result<(Layout, u32), Malformed> {
     let header = Header::check(bytes, origin.uid, origin.offset)?;
-    make_room(raw, header.raw_length);
     let (codec, stored) = (header.codec, header.stored);
     unpacker.unpack_into(codec, origin.dictionary, stored, header.raw_length, raw)?;
     Ok((header.layout, header.entries))

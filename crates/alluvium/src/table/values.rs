@@ -224,13 +224,12 @@ impl ValueFile {
         let stored = &mut stored[start..start + stored_bytes];
         let read = self.file.read_at(stored, pointer.offset);
         read.map_err(|e| Error::io("read a value of", path, e))?;
-        let has_room = |_: &mut Vec<u8>, _| {};
         let origin = Origin {
             uid: self.uid,
             offset: pointer.offset,
             dictionary: None,
         };
-        let opened = open_section_into(stored, unpacker, origin, &mut value, has_room);
+        let opened = open_section_into(stored, unpacker, origin, &mut value);
         let (layout, _) = opened.map_err(wrong)?;
         if layout != Layout::Value || value.len() != value_bytes {
             let expected = format!("a value of {value_bytes} bytes");

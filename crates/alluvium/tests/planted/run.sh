@@ -70,7 +70,9 @@ mistakes=(
     "blamed-spare lib a_scrub_skips_a_file_that_never_became_a_segment verify reports files that never became segments as damage"
     "headless-segment it a_segment_whose_beginning_is_damaged_is_not_taken_for_lost_changes a stream treats a segment without its header as absent"
     "reused-under-reader lib a_held_block_keeps_its_rows_after_its_eviction memory of an evicted block is reused under its readers"
-    "uncharged-limbo lib an_evicted_block_is_charged_until_its_readers_have_left evicted blocks that readers hold are not charged"
+    "kept-frame-refilled lib kept_frames_stay_what_they_are memory of an evicted block is reused although a value keeps it"
+    "forgotten-frames lib kept_frames_stay_what_they_are memory of blocks that were kept while they were evicted is lost"
+    "slab-leaves-under-user lib a_slab_leaves_after_the_last_user_of_a_frame memory is not counted while a value keeps a part of it"
     "blocks-freed-by-reader lib the_last_user_of_an_obsolete_table_leaves_its_cached_blocks_to_another_thread the last reader of a table frees its cached blocks"
     "scan-notes-rows-only it in_every_order_phantoms_are_refused_at_serializable_only a scan does not record the empty range that it read"
 )

@@ -1,164 +1,102 @@
 //! Decoder from a block's raw bytes to the decoded layout.
 //!
-//! The raw bytes are decompressed into the block and stay where they are; only byte planes of
-//! suffixes and values are laid out as rows, in their own place. A miss writes most bytes of its
-//! block once.
+//! All checks come first. Then the columns are copied from the raw bytes, which are still in the
+//! processor's cache, into a frame of exactly the needed size; byte planes of suffixes and values
+//! become rows on the way.
 //!
 //! The raw length bounds the memory: each entry adds at most 16 bytes to it, and the entry count is
-//! at most the raw length. With the unused part of its buffers a decoded block takes at most 32
-//! times its raw length plus a constant.
-
-use std::ops::Range;
+//! at most the raw length. So a decoded block takes at most 17 times its raw length plus a
+//! constant.
 
 use crate::base::coding::Decoder;
 use crate::base::{KEY_BYTES_MAX, SEQNO_MAX, VALUE_BYTES_MAX, ValueKind};
-use crate::table::block::decoded::{Kinds, Pieces};
+use crate::table::block::decoded::{BlockFrame, Shape, VARIED};
 use crate::table::block::planes::transpose;
-use crate::table::block::{DecodedBlock, IntCoding, Ints, ValueOrder, head};
-use crate::table::buffers::{BYTES, Buffers, HEADS, OFFSETS};
+use crate::table::block::{IntCoding, Ints, ValueOrder, head};
 use crate::table::codec::Unpacker;
 use crate::table::malformed::Malformed;
-use crate::table::section::{Layout, Origin, open_section_into};
+use crate::table::section::{Layout, Origin, Section, open_section};
+use alluvium_mem::frames::{Filling, Space, frame_bytes};
 
-/// Columns of a block as they are stored, all checked to lie inside the block.
+/// Columns of a block as they are stored. All pieces lie inside of the block.
 struct Stored<'a> {
-    prefix: Range<usize>,
-    suffix_lengths: Ints<'a>,
-    suffixes: Range<usize>,
-    kinds: Kinds,
-    seqnos: Ints<'a>,
-    seqnos_start: usize,
-    value_lengths: Ints<'a>,
+    count: usize,
+    prefix: &'a [u8],
+    suffixes: Pieces<'a>,
+    /// Kind of all entries; 0 if each has a byte.
+    kind: u8,
+    kinds: &'a [u8],
+    seqnos: IntCoding,
+    seqno_planes: &'a [u8],
+    values: Pieces<'a>,
+}
+
+/// Column of suffixes or values.
+struct Pieces<'a> {
+    lengths: Lengths<'a>,
+    bytes: &'a [u8],
     order: ValueOrder,
-    values: Range<usize>,
 }
 
-impl DecodedBlock {
-    /// Decodes a section with a block into this one and reuses its memory. `bytes` includes the
-    /// section's header. After an error this block is empty.
-    pub(in crate::table) fn decode(
-        &mut self,
-        bytes: &[u8],
-        unpacker: &mut Unpacker,
-        origin: Origin<'_>,
-    ) -> Result<(), Malformed> {
-        self.heads.clear();
-        self.columns.prefix = 0..0;
-        let room = |data: &mut Vec<u8>, length| BYTES.fit(data, length);
-        let (layout, entries) = open_section_into(bytes, unpacker, origin, &mut self.data, room)?;
-        self.lay_out(layout, entries, unpacker.buffer())
-    }
-
-    /// Lays out the raw bytes in `data`. The content of `scratch` is not used.
-    pub(super) fn lay_out(
-        &mut self,
-        layout: Layout,
-        entries: u32,
-        scratch: &mut Vec<u8>,
-    ) -> Result<(), Malformed> {
-        match layout {
-            Layout::Columns => self.lay_out_columns(entries as usize, scratch),
-            Layout::OneRow => self.lay_out_one_row(entries),
-            Layout::Value
-            | Layout::Fences
-            | Layout::Filter
-            | Layout::Properties
-            | Layout::RangeDeletes
-            | Layout::Dictionary => Err(Malformed::new("section layout", "a block", layout as u8)),
-        }
-    }
-
-    fn lay_out_one_row(&mut self, entries: u32) -> Result<(), Malformed> {
-        if entries != 1 {
-            return Err(Malformed::new("entries of one row", 1, entries));
-        }
-        let mut d = Decoder::new(&self.data);
-        let kind = kind(cut(d.u8(), "kind")?)?;
-        let seqno = cut(d.varint(), "seqno")?;
-        let key = cut(d.bytes(), "key")?.len();
-        let value = d.rest().len();
-        limit("seqno", seqno, SEQNO_MAX)?;
-        limit("key length", key, KEY_BYTES_MAX)?;
-        limit("value length", value, VALUE_BYTES_MAX)?;
-        let columns = &mut self.columns;
-        let start = self.data.len() - value;
-        columns.prefix = start - key..start;
-        columns.suffixes.set_width(start, 0);
-        columns.kinds = Kinds::All(kind);
-        (columns.seqnos, columns.seqnos_start) = (IntCoding::constant(seqno), 0);
-        columns.values.set_width(start, value);
-        make_room(&HEADS, &mut self.heads, 1);
-        self.heads.push(0);
-        Ok(())
-    }
-
-    fn lay_out_columns(&mut self, count: usize, scratch: &mut Vec<u8>) -> Result<(), Malformed> {
-        let stored = Stored::parse(&self.data, count)?;
-        let (suffixes, values, order) = (stored.suffixes, stored.values, stored.order);
-        let columns = &mut self.columns;
-        columns.prefix = stored.prefix;
-        columns.kinds = stored.kinds;
-        (columns.seqnos, columns.seqnos_start) = (stored.seqnos.coding(), stored.seqnos_start);
-        let lengths = &stored.suffix_lengths;
-        columns.suffixes.set(suffixes.start, lengths, count);
-        let lengths = &stored.value_lengths;
-        columns.values.set(values.start, lengths, count);
-        if let Some(width) = columns.suffixes.width {
-            to_rows(&mut self.data[suffixes], (width, count), scratch);
-        }
-        if let (ValueOrder::Planes, Some(width)) = (order, columns.values.width) {
-            to_rows(&mut self.data[values], (width, count), scratch);
-        }
-        make_room(&HEADS, &mut self.heads, count);
-        let suffix = |slot| &self.data[self.columns.suffixes.range(slot)];
-        self.heads.extend((0..count).map(|slot| head(suffix(slot))));
-        Ok(())
-    }
+enum Lengths<'a> {
+    All(u32),
+    Each(Ints<'a>),
 }
 
-impl Pieces {
-    fn set_width(&mut self, start: usize, width: usize) {
-        (self.start, self.width) = (start, Some(width));
-        make_room(&OFFSETS, &mut self.offsets, 0);
-    }
+/// Decodes a section with a block. `bytes` includes the section's header. `space` returns a frame
+/// of at least this many bytes.
+pub(in crate::table) fn decode_block(
+    bytes: &[u8],
+    unpacker: &mut Unpacker,
+    origin: Origin<'_>,
+    space: impl FnOnce(usize) -> Space,
+) -> Result<BlockFrame, Malformed> {
+    lay_out(&open_section(bytes, unpacker, origin)?, space)
+}
 
-    fn set(&mut self, start: usize, lengths: &Ints<'_>, count: usize) {
-        if let Some(width) = lengths.constant() {
-            return self.set_width(start, width as usize);
+/// Returns memory of at least `bytes` that is no part of a cache: that of a block without another
+/// user, if it is large enough.
+pub(in crate::table) fn space_of(old: Option<BlockFrame>, bytes: usize) -> Space {
+    let space = old.and_then(|old| old.into_any().into_space().ok());
+    let space = space.filter(|space| space.bytes() >= bytes);
+    space.unwrap_or_else(|| Space::alone(bytes))
+}
+
+/// Returns a block of one row with this seqno.
+#[cfg(all(test, loom))]
+pub(in crate::table) fn one_row_block(
+    seqno: u64,
+    space: impl FnOnce(usize) -> Space,
+) -> BlockFrame {
+    let mut raw = Vec::new();
+    crate::table::block::encode_one_row(b"k", seqno, ValueKind::Put, b"v", &mut raw);
+    let section = Section {
+        layout: Layout::OneRow,
+        entries: 1,
+        raw: &raw,
+    };
+    lay_out(&section, space).expect("just encoded")
+}
+
+/// Lays out the raw bytes of a section.
+pub(super) fn lay_out(
+    section: &Section<'_>,
+    space: impl FnOnce(usize) -> Space,
+) -> Result<BlockFrame, Malformed> {
+    let stored = match section.layout {
+        Layout::Columns => Stored::parse(section.raw, section.entries as usize)?,
+        Layout::OneRow => Stored::parse_one_row(section.raw, section.entries)?,
+        Layout::Value
+        | Layout::Fences
+        | Layout::Filter
+        | Layout::Properties
+        | Layout::RangeDeletes
+        | Layout::Dictionary => {
+            let found = section.layout as u8;
+            return Err(Malformed::new("section layout", "a block", found));
         }
-        (self.start, self.width) = (start, None);
-        make_room(&OFFSETS, &mut self.offsets, count + 1);
-        // Raw bytes of a block have far less than 4 GiB.
-        let mut at = start as u32;
-        self.offsets.push(at);
-        self.offsets.extend((0..count).map(|i| {
-            at += lengths.get(i) as u32;
-            at
-        }));
-    }
-}
-
-/// Lays out `width` planes of `count` bytes as `count` rows, in the same place.
-fn to_rows(bytes: &mut [u8], (width, count): (usize, usize), scratch: &mut Vec<u8>) {
-    if width < 2 || count < 2 {
-        return;
-    }
-    scratch.clear();
-    scratch.extend_from_slice(bytes);
-    let planes = (width, count);
-    transpose(
-        scratch,
-        |plane| plane * count,
-        planes,
-        bytes,
-        |row| row * width,
-    );
-}
-
-/// Empties `buffer` and makes room for `len` elements.
-fn make_room<T: Copy>(buffers: &Buffers<T>, buffer: &mut Vec<T>, len: usize) {
-    buffers.fit(buffer, len);
-    buffer.clear();
+    };
+    Ok(stored.fill(space))
 }
 
 impl<'a> Stored<'a> {
@@ -170,31 +108,27 @@ impl<'a> Stored<'a> {
             return Err(Malformed::new("block entries", expected, count));
         }
         let mut d = Decoder::new(raw);
-        // Place of the bytes that `d` has just read.
-        let place = |d: &Decoder<'_>, bytes: usize| {
-            let end = raw.len() - d.rest().len();
-            end - bytes..end
-        };
-        let prefix = cut(d.bytes(), "key prefix")?.len();
-        let suffix_max = KEY_BYTES_MAX.saturating_sub(prefix) as u64;
-        limit("key prefix length", prefix, KEY_BYTES_MAX)?;
-        let prefix = place(&d, prefix);
-        let suffix_lengths = cut(Ints::read(&mut d, count, suffix_max), "suffix lengths")?;
-        let suffixes = cut(take_all(&mut d, &suffix_lengths, count), "key suffixes")?;
-        let suffixes = place(&d, suffixes);
-        let kinds = match cut(d.u8(), "kinds")? {
+        let prefix = cut(d.bytes(), "key prefix")?;
+        let suffix_max = KEY_BYTES_MAX.saturating_sub(prefix.len()) as u64;
+        limit("key prefix length", prefix.len(), KEY_BYTES_MAX)?;
+        let lengths = cut(Ints::read(&mut d, count, suffix_max), "suffix lengths")?;
+        let bytes = cut(take_all(&mut d, &lengths, count), "key suffixes")?;
+        let suffixes = Pieces::new(lengths, bytes, ValueOrder::Planes);
+        let (kind, kinds) = match cut(d.u8(), "kinds")? {
             0 => {
                 let each = cut(d.take(count), "kinds")?;
-                each.iter().try_for_each(|&byte| kind(byte).map(|_| ()))?;
-                Kinds::Each(place(&d, count).start)
+                each.iter().try_for_each(|&byte| check_kind(byte))?;
+                (0, each)
             }
-            all => Kinds::All(kind(all)?),
+            all => {
+                check_kind(all)?;
+                (all, &[][..])
+            }
         };
         let seqnos = cut(Ints::read(&mut d, count, SEQNO_MAX), "seqnos")?;
-        let seqnos_start = place(&d, seqnos.plane_bytes()).start;
         let value_max = VALUE_BYTES_MAX as u64;
-        let value_lengths = cut(Ints::read(&mut d, count, value_max), "value lengths")?;
-        let order = match (cut(d.u8(), "value order")?, value_lengths.constant()) {
+        let lengths = cut(Ints::read(&mut d, count, value_max), "value lengths")?;
+        let order = match (cut(d.u8(), "value order")?, lengths.constant()) {
             (0, _) => ValueOrder::Rows,
             (1, Some(_)) => ValueOrder::Planes,
             (other, _) => {
@@ -205,36 +139,212 @@ impl<'a> Stored<'a> {
                 ));
             }
         };
-        let values = cut(take_all(&mut d, &value_lengths, count), "values")?;
-        let values = place(&d, values);
+        let bytes = cut(take_all(&mut d, &lengths, count), "values")?;
         limit("bytes after the values", d.rest().len(), 0)?;
         Ok(Stored {
+            count,
             prefix,
-            suffix_lengths,
             suffixes,
+            kind,
             kinds,
-            seqnos,
-            seqnos_start,
-            value_lengths,
-            order,
-            values,
+            seqnos: seqnos.coding(),
+            seqno_planes: seqnos.planes(),
+            values: Pieces::new(lengths, bytes, order),
         })
+    }
+
+    fn parse_one_row(raw: &'a [u8], entries: u32) -> Result<Stored<'a>, Malformed> {
+        if entries != 1 {
+            return Err(Malformed::new("entries of one row", 1, entries));
+        }
+        let mut d = Decoder::new(raw);
+        let kind = cut(d.u8(), "kind")?;
+        check_kind(kind)?;
+        let seqno = cut(d.varint(), "seqno")?;
+        let key = cut(d.bytes(), "key")?;
+        let value = d.rest();
+        limit("seqno", seqno, SEQNO_MAX)?;
+        limit("key length", key.len(), KEY_BYTES_MAX)?;
+        limit("value length", value.len(), VALUE_BYTES_MAX)?;
+        Ok(Stored {
+            count: 1,
+            prefix: key,
+            suffixes: Pieces::of_one(&[]),
+            kind,
+            kinds: &[],
+            seqnos: IntCoding::of(seqno, 0),
+            seqno_planes: &[],
+            values: Pieces::of_one(value),
+        })
+    }
+
+    /// Copies the columns into a frame.
+    fn fill(&self, space: impl FnOnce(usize) -> Space) -> BlockFrame {
+        let shape = self.shape();
+        let lists = self.suffixes.list_len(self.count) + self.values.list_len(self.count);
+        let offset_bytes = if shape.is_wide { 4 } else { 2 };
+        let bytes = shape.offsets as usize + lists * offset_bytes;
+        let space = space(frame_bytes::<Shape>(self.count, bytes));
+        let mut filling: Filling<Shape> = space.fill(shape, self.count, bytes);
+        let (heads, bytes) = filling.parts_mut();
+        let (columns, offsets) = bytes.split_at_mut(shape.offsets as usize);
+        let (columns, values) = columns.split_at_mut(shape.values as usize);
+        let (columns, seqnos) = columns.split_at_mut(shape.seqnos as usize);
+        let (columns, kinds) = columns.split_at_mut(shape.kinds as usize);
+        let (prefix, suffixes) = columns.split_at_mut(self.prefix.len());
+        prefix.copy_from_slice(self.prefix);
+        kinds.copy_from_slice(self.kinds);
+        seqnos.copy_from_slice(self.seqno_planes);
+        self.suffixes.write(self.count, suffixes);
+        self.values.write(self.count, values);
+        let mut offsets = Offsets {
+            out: offsets,
+            is_wide: shape.is_wide,
+        };
+        self.suffixes
+            .write_offsets(prefix.len(), self.count, &mut offsets);
+        self.values
+            .write_offsets(shape.values as usize, self.count, &mut offsets);
+        self.suffixes.write_heads(suffixes, heads);
+        filling.share()
+    }
+
+    /// Returns the places of the columns. Raw bytes of a block have far less than 4 GiB.
+    fn shape(&self) -> Shape {
+        let kinds = self.prefix.len() + self.suffixes.bytes.len();
+        let seqnos = kinds + self.kinds.len();
+        let values = seqnos + self.seqno_planes.len();
+        let offsets = values + self.values.bytes.len();
+        let (seqno_base, seqno_width) = self.seqnos.parts();
+        Shape {
+            seqno_base,
+            seqno_width,
+            kind: self.kind,
+            prefix: self.prefix.len() as u16,
+            suffix_width: self.suffixes.width(),
+            value_width: self.values.width(),
+            kinds: kinds as u32,
+            seqnos: seqnos as u32,
+            values: values as u32,
+            offsets: offsets as u32,
+            is_wide: offsets > usize::from(u16::MAX),
+        }
     }
 }
 
-/// Takes the bytes of `count` suffixes or values with these lengths. Returns their number.
-fn take_all(d: &mut Decoder<'_>, lengths: &Ints<'_>, count: usize) -> Option<usize> {
+impl<'a> Pieces<'a> {
+    fn new(lengths: Ints<'a>, bytes: &'a [u8], order: ValueOrder) -> Pieces<'a> {
+        match lengths.constant() {
+            Some(length) => Pieces {
+                lengths: Lengths::All(length as u32),
+                bytes,
+                order,
+            },
+            None => Pieces {
+                lengths: Lengths::Each(lengths),
+                bytes,
+                order: ValueOrder::Rows,
+            },
+        }
+    }
+
+    fn of_one(bytes: &'a [u8]) -> Pieces<'a> {
+        Pieces {
+            lengths: Lengths::All(bytes.len() as u32),
+            bytes,
+            order: ValueOrder::Rows,
+        }
+    }
+
+    fn width(&self) -> u32 {
+        match self.lengths {
+            Lengths::All(width) => width,
+            Lengths::Each(_) => VARIED,
+        }
+    }
+
+    /// Returns the number of offsets.
+    fn list_len(&self, count: usize) -> usize {
+        match self.lengths {
+            Lengths::All(_) => 0,
+            Lengths::Each(_) => count + 1,
+        }
+    }
+
+    /// Writes the pieces in rows.
+    fn write(&self, count: usize, out: &mut [u8]) {
+        let width = match self.lengths {
+            Lengths::All(width) => width as usize,
+            Lengths::Each(_) => 0,
+        };
+        if self.order == ValueOrder::Rows || width < 2 || count < 2 {
+            return out.copy_from_slice(self.bytes);
+        }
+        let planes = (width, count);
+        let (from, to) = (|plane| plane * count, |row| row * width);
+        transpose(self.bytes, from, planes, out, to);
+    }
+
+    /// Appends the offsets of pieces from `start` on, and the end of the last.
+    fn write_offsets(&self, start: usize, count: usize, out: &mut Offsets<'_>) {
+        if let Lengths::Each(lengths) = &self.lengths {
+            let mut at = start;
+            out.push(at);
+            for slot in 0..count {
+                at += lengths.get(slot) as usize;
+                out.push(at);
+            }
+        }
+    }
+
+    /// Writes the heads of pieces in `rows`.
+    fn write_heads(&self, rows: &[u8], heads: &mut [u64]) {
+        let mut rows = rows;
+        for (slot, out) in heads.iter_mut().enumerate() {
+            let length = match &self.lengths {
+                Lengths::All(width) => *width as usize,
+                Lengths::Each(lengths) => lengths.get(slot) as usize,
+            };
+            let (row, rest) = rows.split_at(length);
+            *out = head(row);
+            rows = rest;
+        }
+    }
+}
+
+/// Lists of offsets that are being written.
+struct Offsets<'a> {
+    out: &'a mut [u8],
+    is_wide: bool,
+}
+
+impl Offsets<'_> {
+    /// Appends an offset, which fits in the width.
+    fn push(&mut self, offset: usize) {
+        let offset = (offset as u32).to_le_bytes();
+        let width = if self.is_wide { 4 } else { 2 };
+        let out = std::mem::take(&mut self.out);
+        let (next, rest) = out.split_at_mut(width);
+        next.copy_from_slice(&offset[..width]);
+        self.out = rest;
+    }
+}
+
+/// Takes the bytes of `count` suffixes or values with these lengths.
+fn take_all<'a>(d: &mut Decoder<'a>, lengths: &Ints<'_>, count: usize) -> Option<&'a [u8]> {
     let total = match lengths.constant() {
         Some(length) => length.checked_mul(count as u64)?,
         // At most 2^32 lengths below 2^31.
         None => (0..count).map(|i| lengths.get(i)).sum(),
     };
-    let total = usize::try_from(total).ok()?;
-    d.take(total).map(<[u8]>::len)
+    d.take(usize::try_from(total).ok()?)
 }
 
-fn kind(byte: u8) -> Result<ValueKind, Malformed> {
-    ValueKind::from_u8(byte).ok_or_else(|| Malformed::new("value kind", "1 to 4, 6 or 7", byte))
+fn check_kind(byte: u8) -> Result<(), Malformed> {
+    match ValueKind::from_u8(byte) {
+        Some(_) => Ok(()),
+        None => Err(Malformed::new("value kind", "1 to 4, 6 or 7", byte)),
+    }
 }
 
 /// Returns the decoded value. `None` is an error: `what` ends outside the block or is above its

@@ -2,65 +2,53 @@
 
 use crate::base::{SeqNo, ValueKind};
 use crate::table::block::{IntCoding, first_at_least};
-use alluvium_mem::pages::Buffer;
+use alluvium_mem::frames::Frame;
 use std::ops::Range;
 
-/// Requested bytes for each extra byte charged to the cache. The charge covers holes left by other
-/// blocks and not filled by this one. Buffers are exchanged (`buffers.rs`), so the holes are small.
-/// `docs/results/stalls.md` has the uncharged memory under saturating writers.
-const ALLOCATOR_SHARE: usize = 16;
+/// Frame with a decoded block. The words are the first 8 bytes of each suffix, for the search. The
+/// bytes are the columns that [`Shape`] names.
+pub type BlockFrame = Frame<Shape>;
+
+/// Places of the columns in the bytes of a [`BlockFrame`].
+///
+/// ```text
+/// prefix | suffixes | kinds | seqnos | values | offsets of suffixes | offsets of values
+/// ```
+///
+/// Suffixes and values are in rows. Kinds are absent if all are equal, and offsets if all lengths
+/// are. With the header of its frame it fills a cache line.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Coding of the seqnos.
+    pub(super) seqno_base: u64,
+    pub(super) seqno_width: u8,
+    /// Kind of all entries; 0 if each has a byte.
+    pub(super) kind: u8,
+    /// Length of the prefix, after which the suffixes start.
+    pub(super) prefix: u16,
+    /// Length of every suffix, or [`VARIED`].
+    pub(super) suffix_width: u32,
+    /// Length of every value, or [`VARIED`].
+    pub(super) value_width: u32,
+    /// Starts of columns.
+    pub(super) kinds: u32,
+    pub(super) seqnos: u32,
+    pub(super) values: u32,
+    pub(super) offsets: u32,
+    /// Offsets have 4 bytes instead of 2.
+    pub(super) is_wide: bool,
+}
+
+/// Width of pieces that differ in length.
+pub(super) const VARIED: u32 = u32::MAX;
 
 /// Block in memory with cheap lookups.
 ///
 /// Slots are numbered from 0 in the table's order. A slot's key is the block's prefix followed by
-/// the slot's suffix. Decoding has checked that all columns lie inside `data`, so reading a slot
-/// below [`DecodedBlock::len`] cannot fail.
-#[derive(Debug, Default)]
-pub struct DecodedBlock {
-    /// The first 8 bytes of each suffix, for the search.
-    pub(super) heads: Vec<u64>,
-    /// The raw bytes of the block, but with suffixes and values in rows. Its whole pages return to
-    /// the system when the block is dropped.
-    pub(super) data: Buffer<u8>,
-    pub(super) columns: Columns,
-}
-
-/// Places of the columns in `data`.
-#[derive(Debug, Default)]
-pub(super) struct Columns {
-    pub(super) prefix: Range<usize>,
-    pub(super) suffixes: Pieces,
-    pub(super) kinds: Kinds,
-    pub(super) seqnos: IntCoding,
-    /// Start of the planes of the seqnos.
-    pub(super) seqnos_start: usize,
-    pub(super) values: Pieces,
-}
-
-/// Places of suffixes or values, one for each slot.
-#[derive(Debug, Default)]
-pub(super) struct Pieces {
-    /// Start of the first piece.
-    pub(super) start: usize,
-    /// Length of every piece, which saves a cache miss on the offsets. `None`: they differ.
-    pub(super) width: Option<usize>,
-    /// If lengths differ: start of each piece, and the end of the last.
-    pub(super) offsets: Vec<u32>,
-}
-
-#[derive(Debug)]
-pub(super) enum Kinds {
-    /// All entries have this kind.
-    All(ValueKind),
-    /// Start of one byte for each slot, each of them a kind.
-    Each(usize),
-}
-
-impl Default for Kinds {
-    fn default() -> Kinds {
-        Kinds::All(ValueKind::Put)
-    }
-}
+/// the slot's suffix. Decoding has checked that all columns lie inside of the bytes, so reading a
+/// slot below [`DecodedBlock::len`] cannot fail.
+#[derive(Debug, Clone, Copy)]
+pub struct DecodedBlock<'f>(pub &'f BlockFrame);
 
 /// One entry of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,104 +65,112 @@ pub struct Row<'a> {
     pub value: &'a [u8],
 }
 
-impl DecodedBlock {
-    /// Returns a block without rows, to decode into.
-    pub fn empty() -> DecodedBlock {
-        DecodedBlock::default()
+impl<'f> DecodedBlock<'f> {
+    /// Returns the number of slots, which is at least 1.
+    pub fn len(self) -> usize {
+        self.0.words().len()
     }
 
-    /// Returns the number of slots; at least 1 in a block that came from a table.
-    pub fn len(&self) -> usize {
-        self.heads.len()
-    }
-
-    /// Returns the memory of the block in bytes, including the estimated allocator overhead.
-    pub fn resident_bytes(&self) -> usize {
-        let Columns {
-            suffixes, values, ..
-        } = &self.columns;
-        let offsets = suffixes.offsets.capacity() + values.offsets.capacity();
-        let parts = self.data.capacity() + self.heads.capacity() * 8 + offsets * 4;
-        size_of::<DecodedBlock>() + parts + parts / ALLOCATOR_SHARE
+    fn shape(self) -> &'f Shape {
+        self.0.shape()
     }
 
     /// Returns the common start of all keys.
-    pub fn prefix(&self) -> &[u8] {
-        &self.data[self.columns.prefix.clone()]
+    pub fn prefix(self) -> &'f [u8] {
+        &self.0.bytes()[..usize::from(self.shape().prefix)]
     }
 
     /// Returns the first slot with a key of at least `key`, or [`DecodedBlock::len`] if there is
     /// none. If the block has `key`, the slot holds its newest version.
-    pub fn seek(&self, key: &[u8]) -> usize {
-        first_at_least(key, self.prefix(), &self.heads, |at| self.suffix(at))
+    pub fn seek(self, key: &[u8]) -> usize {
+        let heads = self.0.words();
+        first_at_least(key, self.prefix(), heads, |at| self.suffix(at))
     }
 
     /// Returns true if the slot has this key.
-    pub fn key_is(&self, slot: usize, key: &[u8]) -> bool {
-        match key.split_at_checked(self.columns.prefix.len()) {
+    pub fn key_is(self, slot: usize, key: &[u8]) -> bool {
+        match key.split_at_checked(usize::from(self.shape().prefix)) {
             Some((prefix, suffix)) => suffix == self.suffix(slot) && prefix == self.prefix(),
             None => false,
         }
     }
 
     /// Returns true if two slots have the same key.
-    pub fn same_key(&self, a: usize, b: usize) -> bool {
-        self.heads[a] == self.heads[b] && self.suffix(a) == self.suffix(b)
+    pub fn same_key(self, a: usize, b: usize) -> bool {
+        let heads = self.0.words();
+        heads[a] == heads[b] && self.suffix(a) == self.suffix(b)
     }
 
     /// Returns the entry in a slot.
-    pub fn row(&self, slot: usize) -> Row<'_> {
+    pub fn row(self, slot: usize) -> Row<'f> {
         Row {
             prefix: self.prefix(),
             suffix: self.suffix(slot),
             seqno: self.seqno(slot),
             kind: self.kind(slot),
-            value: &self.data[self.value_range(slot)],
+            value: self.bytes(self.value_range(slot)),
         }
     }
 
     /// Returns the slot's key after the prefix.
-    pub fn suffix(&self, slot: usize) -> &[u8] {
-        &self.data[self.columns.suffixes.range(slot)]
+    pub fn suffix(self, slot: usize) -> &'f [u8] {
+        let shape = self.shape();
+        let start = usize::from(shape.prefix);
+        let range = self.piece(start, shape.suffix_width, 0, slot);
+        &self.0.bytes()[range]
     }
 
     /// Returns the range of the slot's value, for [`DecodedBlock::bytes`].
-    pub fn value_range(&self, slot: usize) -> Range<usize> {
-        self.columns.values.range(slot)
+    pub fn value_range(self, slot: usize) -> Range<usize> {
+        let shape = self.shape();
+        let list = usize::from(shape.suffix_width == VARIED);
+        self.piece(shape.values as usize, shape.value_width, list, slot)
     }
 
     /// Returns the bytes of a range from [`DecodedBlock::value_range`].
-    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
-        &self.data[range]
+    pub fn bytes(self, range: Range<usize>) -> &'f [u8] {
+        &self.0.bytes()[range]
     }
 
     /// Returns the slot's seqno.
-    pub fn seqno(&self, slot: usize) -> SeqNo {
-        let planes = &self.data[self.columns.seqnos_start..];
-        self.columns.seqnos.get(planes, self.len(), slot)
+    pub fn seqno(self, slot: usize) -> SeqNo {
+        let shape = self.shape();
+        let coding = IntCoding::of(shape.seqno_base, shape.seqno_width);
+        let planes = &self.0.bytes()[shape.seqnos as usize..];
+        coding.get(planes, self.len(), slot)
     }
 
     /// Returns the slot's kind.
-    pub fn kind(&self, slot: usize) -> ValueKind {
-        match self.columns.kinds {
-            Kinds::All(kind) => kind,
-            Kinds::Each(start) => {
-                let kind = ValueKind::from_u8(self.data[start + slot]);
-                kind.expect("decoding has checked all kinds")
-            }
-        }
+    pub fn kind(self, slot: usize) -> ValueKind {
+        let shape = self.shape();
+        let kind = match shape.kind {
+            0 => self.0.bytes()[shape.kinds as usize + slot],
+            all => all,
+        };
+        ValueKind::from_u8(kind).expect("decoding has checked all kinds")
     }
-}
 
-impl Pieces {
-    /// Returns the place of a slot's piece.
-    pub(super) fn range(&self, slot: usize) -> Range<usize> {
-        match self.width {
-            Some(width) => {
-                let start = self.start + slot * width;
-                start..start + width
-            }
-            None => self.offsets[slot] as usize..self.offsets[slot + 1] as usize,
+    /// Returns the place of a slot's piece in a column that starts at `start`, with offsets in a
+    /// list of this number.
+    fn piece(self, start: usize, width: u32, list: usize, slot: usize) -> Range<usize> {
+        if width != VARIED {
+            // A common length saves a cache miss on the offsets.
+            let start = start + slot * width as usize;
+            return start..start + width as usize;
+        }
+        let first = list * (self.len() + 1) + slot;
+        self.offset(first)..self.offset(first + 1)
+    }
+
+    fn offset(self, at: usize) -> usize {
+        let shape = self.shape();
+        let offsets = &self.0.bytes()[shape.offsets as usize..];
+        if shape.is_wide {
+            let (offsets, _) = offsets.as_chunks::<4>();
+            u32::from_le_bytes(offsets[at]) as usize
+        } else {
+            let (offsets, _) = offsets.as_chunks::<2>();
+            usize::from(u16::from_le_bytes(offsets[at]))
         }
     }
 }

@@ -35,7 +35,8 @@ pub struct Ints<'a> {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct IntCoding {
     base: u64,
-    width: usize,
+    /// Bytes of each difference, at most 8.
+    width: u8,
 }
 
 impl<'a> Ints<'a> {
@@ -43,14 +44,14 @@ impl<'a> Ints<'a> {
     /// `limit`.
     pub fn read(from: &mut Decoder<'a>, count: usize, limit: u64) -> Option<Ints<'a>> {
         let base = from.varint()?;
-        let width = usize::from(from.u8()?);
+        let width = from.u8()?;
         if width > 8 || base > limit {
             return None;
         }
         let coding = IntCoding { base, width };
-        let planes = from.take(width.checked_mul(count)?)?;
+        let planes = from.take(usize::from(width).checked_mul(count)?)?;
         let headroom = limit - base;
-        let widest = u64::MAX.checked_shr(64 - 8 * width as u32).unwrap_or(0);
+        let widest = u64::MAX.checked_shr(64 - 8 * u32::from(width)).unwrap_or(0);
         let all_fit = widest <= headroom
             || (0..count).all(|i| coding.difference(planes, count, i) <= headroom);
         all_fit.then_some(Ints {
@@ -75,19 +76,21 @@ impl<'a> Ints<'a> {
         self.coding
     }
 
-    /// Returns the number of bytes of the planes.
-    pub fn plane_bytes(&self) -> usize {
-        self.planes.len()
+    /// Returns the planes.
+    pub fn planes(&self) -> &'a [u8] {
+        self.planes
     }
 }
 
 impl IntCoding {
-    /// Returns the coding of a column that has this value in every entry.
-    pub fn constant(value: u64) -> IntCoding {
-        IntCoding {
-            base: value,
-            width: 0,
-        }
+    /// Returns the coding with these parts.
+    pub fn of(base: u64, width: u8) -> IntCoding {
+        IntCoding { base, width }
+    }
+
+    /// Returns the smallest value, and the bytes of each difference.
+    pub fn parts(self) -> (u64, u8) {
+        (self.base, self.width)
     }
 
     /// Returns the value of entry `i` of a column of `count` entries with these planes.
@@ -102,7 +105,7 @@ impl IntCoding {
             0 => 0,
             1 => plane(0),
             2 => plane(0) | plane(1),
-            width => (0..width).fold(0, |sum, p| sum | plane(p)),
+            width => (0..usize::from(width)).fold(0, |sum, p| sum | plane(p)),
         }
     }
 }

@@ -18,9 +18,9 @@
 //! A row above [`ONE_ROW_BYTES`] has its own block: `kind u8 | seqno varint | key length varint |
 //! key | value`.
 //!
-//! The **decoded** layout ([`DecodedBlock`]) is the one in the cache: the raw bytes with suffixes
-//! and values in rows, and next to them 8-byte heads for the search and offsets. It never reaches a
-//! file.
+//! The **decoded** layout ([`DecodedBlock`]) is the one in the cache: the columns with suffixes and
+//! values in rows, and next to them 8-byte heads for the search and offsets, all in one frame. It
+//! never reaches a file.
 //!
 //! Entries are ordered by key ascending, then seqno descending, and no two agree in both.
 
@@ -31,7 +31,10 @@ mod ints;
 mod planes;
 mod search;
 
-pub use decoded::{DecodedBlock, Row};
+#[cfg(all(test, loom))]
+pub(super) use decode::one_row_block;
+pub(super) use decode::{decode_block, space_of};
+pub use decoded::{BlockFrame, DecodedBlock, Row, Shape};
 pub(super) use encode::{OpenBlock, ValueOrder, encode_one_row};
 use ints::IntCoding;
 pub(super) use ints::{Ints, put_ints};

@@ -5,12 +5,14 @@ use crate::base::checksum::{checksum, place_seed};
 use crate::base::coding::Decoder;
 use crate::base::{SeqNo, ValueKind};
 use crate::fuzz::fuzz_decoder;
+use crate::table::block::decode::lay_out;
 use crate::table::codec::{Codec, Packer, Unpacker};
 use crate::table::fences::Fences;
 use crate::table::filters::TableFilter;
 use crate::table::malformed::Malformed;
 use crate::table::properties::Properties;
-use crate::table::section::{Layout, Place, Section, open_section, put_section};
+use crate::table::section::{Layout, Origin, Place, Section, open_section, put_section};
+use alluvium_mem::frames::Space;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -58,13 +60,16 @@ fn encode(rows: &Rows, order: ValueOrder) -> Vec<u8> {
     raw
 }
 
-fn decode(layout: Layout, entries: u32, raw: &[u8]) -> Result<DecodedBlock, Malformed> {
-    let mut block = DecodedBlock {
-        data: raw.to_vec().into(),
-        ..DecodedBlock::empty()
-    };
-    block.lay_out(layout, entries, &mut vec![0xEE; 3])?;
-    Ok(block)
+fn decode(layout: Layout, entries: u32, raw: &[u8]) -> Result<BlockFrame, Malformed> {
+    lay_out(&section(layout, entries, raw), Space::alone)
+}
+
+fn origin(uid: u64, offset: u64) -> Origin<'static> {
+    Origin {
+        uid,
+        offset,
+        dictionary: None,
+    }
 }
 
 fn section(layout: Layout, entries: u32, raw: &[u8]) -> Section<'_> {
@@ -82,7 +87,8 @@ proptest! {
     fn decoded_rows_are_the_encoded_ones_in_either_value_order(rows in any_rows()) {
         for order in [ValueOrder::Rows, ValueOrder::Planes] {
             let raw = encode(&rows, order);
-            let block = decode(Layout::Columns, rows.len() as u32, &raw).expect("decodes");
+            let frame = decode(Layout::Columns, rows.len() as u32, &raw).expect("decodes");
+            let block = DecodedBlock(&frame);
             prop_assert_eq!(block.len(), rows.len());
             for (slot, ((key, seqno), (kind, value))) in rows.iter().enumerate() {
                 let row = block.row(slot);
@@ -99,7 +105,8 @@ proptest! {
         needles in proptest::collection::vec(proptest::collection::vec(0u8..3, 0..20), 30),
     ) {
         let raw = encode(&rows, ValueOrder::Rows);
-        let block = decode(Layout::Columns, rows.len() as u32, &raw).expect("decodes");
+        let frame = decode(Layout::Columns, rows.len() as u32, &raw).expect("decodes");
+        let block = DecodedBlock(&frame);
         let keys: Vec<&Vec<u8>> = rows.keys().map(|(key, _)| key).collect();
         let own = keys.iter().map(|key| (*key).clone());
         for needle in needles.into_iter().chain(own) {
@@ -128,8 +135,14 @@ fn samples() -> Vec<(Layout, u32, Vec<u8>)> {
 /// Decodes the bytes as every kind of section, because a damaged layout byte is not to be trusted.
 fn decode_all(layout: Layout, entries: u32, raw: &[u8]) {
     let section = section(layout, entries, raw);
-    if let Ok(block) = decode(layout, entries, raw) {
-        assert!(block.resident_bytes() <= 1024 + 32 * raw.len());
+    let mut asked = 0;
+    let decoded = lay_out(&section, |bytes| {
+        asked = bytes;
+        Space::alone(bytes)
+    });
+    assert!(asked <= 1024 + 17 * raw.len(), "{asked} for {}", raw.len());
+    if let Ok(frame) = decoded {
+        let block = DecodedBlock(&frame);
         for slot in 0..block.len() {
             let row = block.row(slot);
             block.seek(&[row.prefix, row.suffix].concat());
@@ -207,7 +220,7 @@ fn fuzz_stored_sections_are_refused_or_unpacked() {
         let mut bytes = checksum(input, place_seed(1, 77)).to_le_bytes().to_vec();
         bytes.extend(input);
         let mut unpacker = Unpacker::default();
-        let _ = open_section(&bytes, &mut unpacker, 1, 77);
+        let _ = open_section(&bytes, &mut unpacker, origin(1, 77));
     });
 }
 
@@ -226,15 +239,15 @@ fn sections_with_any_changed_byte_are_refused() {
             let put = put_section(&mut out, place, layout, entries, &raw, &mut packer);
             assert_eq!(put.ok(), Some(out.len() as u32));
             let mut unpacker = Unpacker::default();
-            let opened = open_section(&out, &mut unpacker, 1, 77);
+            let opened = open_section(&out, &mut unpacker, origin(1, 77));
             assert_eq!(opened.map(|s| s.raw.to_vec()).ok().as_ref(), Some(&raw));
-            assert!(open_section(&out, &mut unpacker, 1, 78).is_err());
-            assert!(open_section(&out, &mut unpacker, 2, 77).is_err());
+            assert!(open_section(&out, &mut unpacker, origin(1, 78)).is_err());
+            assert!(open_section(&out, &mut unpacker, origin(2, 77)).is_err());
             for at in 0..out.len() {
                 let mut damaged = out.clone();
                 damaged[at] ^= 0x10;
-                assert!(open_section(&damaged, &mut unpacker, 1, 77).is_err());
-                assert!(open_section(&out[..at], &mut unpacker, 1, 77).is_err());
+                assert!(open_section(&damaged, &mut unpacker, origin(1, 77)).is_err());
+                assert!(open_section(&out[..at], &mut unpacker, origin(1, 77)).is_err());
             }
         }
     }

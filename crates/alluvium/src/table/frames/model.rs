@@ -1,22 +1,18 @@
 //! loom models of a table's frames and the cache that evicts them: concurrent misses, hits,
-//! evictions and the drop of the table. They check two claims: the cache charges exactly the bytes
-//! of the installed frames, and a loaded block stays valid while its reader holds it.
+//! evictions and the drop of the table. They check two claims: the cache returns all of its slabs
+//! once nobody uses their frames, and a held block stays what it is while its reader holds it.
 //!
-//! Frames, ring and accounting are the engine's own code. The slot of a block, an `arc_swap` in the
-//! engine, is a mutex here: see `sync::model`. Run with `RUSTFLAGS="--cfg loom" cargo test -p
-//! alluvium --lib --release model`.
+//! Frames, pool and accounts are the engine's own code. Run with `RUSTFLAGS="--cfg loom" cargo test
+//! -p alluvium --lib --release model`.
 
 use loom::thread;
 
 use super::*;
+use crate::table::block::DecodedBlock;
+use crate::table::block::one_row_block;
 
-fn block() -> Arc<DecodedBlock> {
-    Arc::new(DecodedBlock::empty())
-}
-
-fn bytes() -> u64 {
-    block().resident_bytes() as u64
-}
+/// Capacity of one slab with one frame.
+const ONE: u64 = 512;
 
 fn bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -25,52 +21,50 @@ fn bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 }
 
 /// Reads a block as a table does: returns the cached block, or installs one after a miss.
-fn read(frames: &Arc<Frames>, at: usize) -> Arc<DecodedBlock> {
-    if let Some(found) = frames.hold(at) {
-        return found.keep();
-    }
-    frames.install(at, block())
+fn read(frames: &Frames, at: usize) -> BlockFrame {
+    let found = match frames.hold(at) {
+        Some(held) => {
+            assert_eq!(DecodedBlock(&held).seqno(0), at as u64);
+            held.keep()
+        }
+        None => {
+            let block = one_row_block(at as u64, |bytes| frames.space(at, bytes));
+            frames.install(at, block)
+        }
+    };
+    assert_eq!(DecodedBlock(&found).seqno(0), at as u64);
+    found
 }
 
-fn installed(frames: &Frames) -> u64 {
-    let all = 0..frames.blocks.len();
-    all.filter(|&block| frames.has(block)).count() as u64
-}
-
-/// Checks that exactly the installed frames and those in the limbo are charged, and that a trim to
-/// 0 bytes evicts all of them.
-fn check_accounts(cache: &Cache, frames: &Arc<Frames>) {
-    let charged = cache.used_bytes() - cache.limbo_bytes();
-    assert_eq!(charged, installed(frames) * bytes());
+/// Checks that nothing is left of a cache once nobody uses its frames.
+fn check_accounts(cache: &Cache, frames: &Frames) {
     cache.budget().set_total(0);
     cache.trim();
-    assert_eq!(
-        (cache.used_bytes(), installed(frames)),
-        (0, 0),
-        "a frame was forgotten"
-    );
+    let full = (0..2).filter(|&block| frames.has(block)).count();
+    assert_eq!((cache.used_bytes(), full), (0, 0), "a frame was forgotten");
 }
 
 #[test]
-fn model_of_two_misses_of_one_block_one_is_charged() {
+fn model_two_misses_of_one_block_use_one_frame() {
     bounded(3, || {
-        let cache = Cache::of_bytes(10 * bytes());
-        let frames = Frames::new(Arc::clone(&cache), 1);
+        let cache = Cache::of_bytes(10 * ONE);
+        let frames = Frames::new(Arc::clone(&cache), 2);
         let other = {
             let frames = Arc::clone(&frames);
             thread::spawn(move || read(&frames, 0))
         };
         let own = read(&frames, 0);
         let theirs = other.join().expect("a block");
-        assert!(Arc::ptr_eq(&own, &theirs), "both use the frame");
+        assert!(own.is(&theirs), "both use the frame");
+        drop((own, theirs));
         check_accounts(&cache, &frames);
     });
 }
 
 #[test]
 fn model_misses_that_push_each_other_out_leave_the_accounts_right() {
-    bounded(3, || {
-        let cache = Cache::of_bytes(bytes());
+    bounded(2, || {
+        let cache = Cache::of_bytes(ONE);
         let frames = Frames::new(Arc::clone(&cache), 2);
         let other = {
             let frames = Arc::clone(&frames);
@@ -80,7 +74,6 @@ fn model_misses_that_push_each_other_out_leave_the_accounts_right() {
             })
         };
         read(&frames, 0);
-        read(&frames, 1);
         other.join().expect("reads");
         check_accounts(&cache, &frames);
     });
@@ -88,41 +81,44 @@ fn model_misses_that_push_each_other_out_leave_the_accounts_right() {
 
 #[test]
 fn model_a_trim_concurrent_with_reads_leaves_their_blocks_valid() {
-    bounded(3, || {
-        let cache = Cache::of_bytes(10 * bytes());
-        let frames = Frames::new(Arc::clone(&cache), 1);
+    bounded(2, || {
+        let cache = Cache::of_bytes(10 * ONE);
+        let frames = Frames::new(Arc::clone(&cache), 2);
         read(&frames, 0);
         let trimmer = {
             let cache = Arc::clone(&cache);
             thread::spawn(move || {
                 cache.budget().set_total(0);
                 cache.trim();
-                cache.budget().set_total(10 * bytes());
+                cache.budget().set_total(10 * ONE);
             })
         };
-        let held = read(&frames, 0);
+        let kept = read(&frames, 0);
         trimmer.join().expect("a trim");
-        assert_eq!(held.len(), 0, "it is still what it was");
+        assert_eq!(DecodedBlock(&kept).seqno(0), 0, "it is still what it was");
+        drop(kept);
         check_accounts(&cache, &frames);
     });
 }
 
 #[test]
-fn model_a_table_dropped_during_an_eviction_releases_its_bytes_once() {
+fn model_a_table_dropped_during_an_eviction_returns_its_frames_once() {
     bounded(3, || {
-        let cache = Cache::of_bytes(10 * bytes());
+        let cache = Cache::of_bytes(10 * ONE);
         let frames = Frames::new(Arc::clone(&cache), 2);
         read(&frames, 0);
         read(&frames, 1);
         let trimmer = {
             let cache = Arc::clone(&cache);
             thread::spawn(move || {
-                cache.budget().set_total(bytes());
+                cache.budget().set_total(ONE);
                 cache.trim();
             })
         };
         drop(frames);
         trimmer.join().expect("a trim");
+        cache.budget().set_total(0);
+        cache.trim();
         assert_eq!(cache.used_bytes(), 0);
     });
 }
