@@ -4,7 +4,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-use crate::pages::{HUGE_PAGE_BYTES, PAGE_BYTES, Pages};
+use crate::pages::{HUGE_PAGE_BYTES, PAGE_BYTES, Pages, huge_bytes};
 
 /// Alignment of every chunk, a cache line. So an aligned offset within a chunk is an aligned
 /// address.
@@ -20,11 +20,12 @@ pub(crate) enum Chunk {
 }
 
 impl Chunk {
-    /// Returns the size of a chunk for at least `bytes`.
-    pub(crate) fn bytes_of(bytes: usize) -> usize {
-        match bytes < PAGES_BYTES_MIN {
-            true => bytes,
-            false => bytes.next_multiple_of(PAGE_BYTES),
+    /// Returns the size of a chunk with huge pages for at least `bytes`.
+    pub(crate) fn bytes_with_huge_pages(bytes: usize) -> usize {
+        match bytes {
+            0..PAGES_BYTES_MIN => bytes,
+            PAGES_BYTES_MIN..HUGE_PAGE_BYTES => bytes.next_multiple_of(PAGE_BYTES),
+            _ => huge_bytes(bytes),
         }
     }
 

@@ -18,8 +18,16 @@ use std::ptr::NonNull;
 /// Page size of the machines we know; where pages are larger, the system rounds up again.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
+/// Largest page size of the systems we know. An aligned mapping is cut at whole pages.
+const PAGE_BYTES_MAX: usize = 64 << 10;
+
 /// Size and alignment of the huge pages of the machines we know.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Returns the size of [`Pages::huge`].
+pub(crate) fn huge_bytes(bytes: usize) -> usize {
+    bytes.next_multiple_of(PAGE_BYTES_MAX)
+}
 
 /// Zeroed memory with a single owner. Unmapped when dropped.
 pub(crate) struct Pages {
@@ -41,7 +49,7 @@ impl Pages {
     /// Maps at least `bytes`, which is not 0, and lets the system use huge pages for whatever of it
     /// fills them. Aborts if there is no memory.
     pub(crate) fn huge(bytes: usize) -> Pages {
-        let layout = Layout::from_size_align(bytes.next_multiple_of(PAGE_BYTES), HUGE_PAGE_BYTES)
+        let layout = Layout::from_size_align(huge_bytes(bytes), HUGE_PAGE_BYTES)
             .expect("pieces are far smaller than the address space");
         let pages = Pages::mapped(layout);
         prefer_huge_pages(&pages);

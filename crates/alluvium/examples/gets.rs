@@ -9,9 +9,18 @@
 //! overwrites as many random rows, reads absent keys, rows and short ranges, then settles, and
 //! reads rows and ranges again. Half of each value is random. Each read checks its row. The output
 //! has the medians of the rounds; CPU is that of the whole process, so it includes background work.
+//! `own_ms` is the longest call without the time in which its thread waited for a processor.
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
+#[path = "saturate/process.rs"]
+#[expect(
+    dead_code,
+    reason = "shared; the size of the memory is not measured here"
+)]
+mod process;
+
+use process::RunDelay;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,8 +34,10 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const USAGE: &str = "usage: gets [--rows N] [--value-bytes N] [--memory-mib N] [--block-bytes N,N,...] [--threads N] [--rounds N] [--seconds N] [--idle-seconds N] DIR";
 const KEY_BYTES: usize = 16;
+/// Time of a call from which on its wait for a processor is looked at.
+const LONG_NS: u32 = 200_000;
 const HEADER: &str =
-    "block_bytes,phase,operations_per_s,cpu_us,misses,written_bytes,longest_ms,p999_us";
+    "block_bytes,phase,operations_per_s,cpu_us,misses,written_bytes,longest_ms,own_ms,p999_us";
 
 struct Arguments {
     rows: u64,
@@ -66,7 +77,7 @@ const PHASES: [(&str, Option<Operation>); 9] = [
 ];
 
 /// Measures of a phase, in the order of [`HEADER`].
-type Measures = [f64; 6];
+type Measures = [f64; 7];
 
 fn main() -> Result<(), Failure> {
     let arguments = parse(std::env::args().skip(1))?;
@@ -84,9 +95,9 @@ fn main() -> Result<(), Failure> {
     println!("{HEADER}");
     for (block_bytes, phases) in arguments.block_bytes.iter().zip(all) {
         for ((name, _), rounds) in PHASES.iter().zip(phases) {
-            let [rate, cpu, misses, written, longest, p999] = medians(&rounds);
+            let [rate, cpu, misses, written, longest, own, p999] = medians(&rounds);
             println!(
-                "{block_bytes},{name},{rate:.0},{cpu:.2},{misses:.2},{written:.0},{longest:.1},{p999:.0}"
+                "{block_bytes},{name},{rate:.0},{cpu:.2},{misses:.2},{written:.0},{longest:.1},{own:.1},{p999:.0}"
             );
         }
     }
@@ -169,10 +180,11 @@ fn measure(
 ) -> Result<Measures, Failure> {
     let before = db.stats()?;
     let (cpu, start) = (process_cpu_us(), Instant::now());
-    let mut times = match operation {
+    let (mut times, own) = match operation {
         None => {
             db.settle()?;
-            vec![nanoseconds(start.elapsed())]
+            let time = nanoseconds(start.elapsed());
+            (vec![time], time)
         }
         Some(operation) => clients(arguments, db, rows, operation, seed)?,
     };
@@ -188,18 +200,20 @@ fn measure(
         each(after.cache_misses - before.cache_misses),
         each(after.table_bytes_written - before.table_bytes_written),
         ns(times.len() - 1) / 1e6,
+        f64::from(own) / 1e6,
         ns(times.len() * 999 / 1000) / 1e3,
     ])
 }
 
-/// Runs an operation on all threads. Returns the times of all calls in nanoseconds.
+/// Runs an operation on all threads. Returns the times of all calls, and the longest one without
+/// waits for a processor, in nanoseconds.
 fn clients(
     arguments: &Arguments,
     db: &Database,
     rows: &Keyspace,
     operation: Operation,
     seed: u64,
-) -> Result<Vec<u32>, Failure> {
+) -> Result<(Vec<u32>, u32), Failure> {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..arguments.threads)
             .map(|n| {
@@ -213,11 +227,13 @@ fn clients(
                 scope.spawn(move || client.run(operation))
             })
             .collect();
-        let mut times = Vec::new();
+        let (mut times, mut own) = (Vec::new(), 0);
         for thread in threads {
-            times.append(&mut thread.join().map_err(|_| "a client panicked")??);
+            let mut client = thread.join().map_err(|_| "a client panicked")??;
+            times.append(&mut client.0);
+            own = own.max(client.1);
         }
-        Ok(times)
+        Ok((times, own))
     })
 }
 
@@ -231,9 +247,10 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    fn run(mut self, operation: Operation) -> Result<Vec<u32>, Failure> {
+    fn run(mut self, operation: Operation) -> Result<(Vec<u32>, u32), Failure> {
         let share = self.arguments.rows / self.arguments.threads;
         let mut times = Vec::with_capacity(share as usize);
+        let (mut run_delay, mut own) = (RunDelay::of_this_thread()?, 0);
         let start = Instant::now();
         let mut before = start;
         loop {
@@ -243,12 +260,17 @@ impl Client<'_> {
                 _ => before - start >= self.arguments.read,
             };
             if ended {
-                return Ok(times);
+                return Ok((times, own));
             }
             self.operate(operation, done)?;
             let now = Instant::now();
-            times.push(nanoseconds(now - before));
-            before = now;
+            let time = nanoseconds(now - before);
+            times.push(time);
+            // Reading the delay takes as long as a short call.
+            if time >= LONG_NS || done.is_multiple_of(256) {
+                own = own.max(time.saturating_sub(nanoseconds(run_delay.since_last()?)));
+            }
+            before = Instant::now();
         }
     }
 

@@ -105,12 +105,12 @@ impl Cache {
     /// as much and should not evict for the memory of other threads.
     fn trim_by(&self, bytes: u64) {
         let enough = self.staying_bytes().saturating_sub(bytes);
-        // Ends: each round evicts some frames of a slab, or returns slabs.
+        // Ends: each round makes a slab leave, or frees what has left.
         loop {
             let is_enough = self.is_within() || self.staying_bytes() <= enough;
-            let more = self.with_pool(|pool| {
-                pool.reclaim();
-                !is_enough && pool.shrink()
+            let more = self.with_pool(|pool| match is_enough {
+                true => pool.reclaim_all(),
+                false => pool.shrink() || pool.reclaim_all(),
             });
             if !more {
                 return;
@@ -192,7 +192,7 @@ impl Cache {
         let capacity = self.capacity_bytes();
         for _ in 0..CLAIMS_MAX {
             let free = self.with_pool(|pool| pool.claim((owner, slot), bytes, capacity));
-            // The memory of a frame is touched without the mutex.
+            // The memory of an evicted frame is touched without the mutex.
             let space = match free? {
                 Free::Evicted(frame) => frame.into_space().ok(),
                 Free::Idle(space) => Some(space),
@@ -216,6 +216,7 @@ impl Cache {
                 for (place, frame) in some {
                     pool.give_back(place, frame);
                 }
+                pool.reclaim();
             });
         }
     }

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
 use std::process::abort;
 use std::ptr::NonNull;
 use std::slice;
@@ -157,10 +156,17 @@ impl Space {
     }
 }
 
+/// Largest size of a shape. Shapes of all sizes have this place and nothing else is ever in it,
+/// because unused bytes of a shape, such as padding, are not initialized.
+pub const SHAPE_BYTES_MAX: usize = 40;
+
 /// Returns the offset of the words.
 const fn words_at<S>() -> usize {
-    const { assert!(align_of::<S>() <= align_of::<u64>()) };
-    (HEADER_BYTES + size_of::<S>()).next_multiple_of(align_of::<u64>())
+    const {
+        assert!(align_of::<S>() <= align_of::<u64>());
+        assert!(size_of::<S>() <= SHAPE_BYTES_MAX);
+    }
+    HEADER_BYTES + SHAPE_BYTES_MAX
 }
 
 /// Returns the size of a frame for content of a shape, so many words, and so many bytes.
@@ -179,7 +185,8 @@ pub const fn frame_bytes<S>(words: usize, bytes: usize) -> usize {
     }
 }
 
-/// Frame whose content one thread writes. Reads of it see what was written so far.
+/// Frame whose content one thread writes. It shows no shared reference, because content that is
+/// shared does not change.
 pub struct Filling<S>(Frame<S>);
 
 impl<S: Copy> Filling<S> {
@@ -198,14 +205,6 @@ impl<S: Copy> Filling<S> {
     /// Ends the content.
     pub fn share(self) -> Frame<S> {
         self.0
-    }
-}
-
-impl<S> Deref for Filling<S> {
-    type Target = Frame<S>;
-
-    fn deref(&self) -> &Frame<S> {
-        &self.0
     }
 }
 
@@ -248,8 +247,7 @@ impl<S: Copy> Frame<S> {
     #[inline]
     pub fn words(&self) -> &[u64] {
         self.read();
-        // SAFETY: inside of the frame, zeroed or written before, not changed while it is shared; an
-        // exclusive borrow of a filling ends before this one begins.
+        // SAFETY: inside of the frame, zeroed or written before, not changed while it is shared.
         unsafe { slice::from_raw_parts(self.words_start(), self.words_len()) }
     }
 

@@ -6,7 +6,7 @@
 //! its place. The slab's memory lives until the slab and all its frames are dropped.
 //!
 //! ```text
-//! frame:  header | shape | words: u64 * n | bytes: u8 * m | unused
+//! frame:  header | shape, 40 bytes | words: u64 * n | bytes: u8 * m | unused
 //! ```
 //!
 //! The shape is a small value of the user that says what the words and bytes mean.
@@ -21,7 +21,7 @@
 mod frame;
 mod slab;
 
-pub use frame::{AnyFrame, Filling, Frame, Space, frame_bytes};
+pub use frame::{AnyFrame, Filling, Frame, SHAPE_BYTES_MAX, Space, frame_bytes};
 pub(crate) use slab::Header;
 pub use slab::{FRAME_ALIGN, FrameAddress, Place, Slab, slab_bytes};
 

@@ -31,7 +31,7 @@ unsafe impl Sync for Memory {}
 
 /// Start of a frame. Zeroed memory is a valid header of a free frame, except under loom, whose
 /// atomics are created by [`Memory::new`].
-#[repr(C)]
+#[repr(C, align(8))]
 pub(crate) struct Header {
     /// Number of references; 0 in a free frame.
     pub(super) references: AtomicU32,
@@ -105,12 +105,13 @@ impl Drop for Memory {
 
 /// Returns the memory of a slab in bytes. One of nearly a huge page gets a whole one.
 pub fn slab_bytes(frame_bytes: usize, frames: u32) -> usize {
-    let bytes = frame_bytes * frames as usize;
+    let bytes = frame_bytes.checked_mul(frames as usize);
+    let bytes = bytes.expect("far smaller than the address space");
     let whole = bytes.next_multiple_of(HUGE_PAGE_BYTES);
     if whole - bytes < frame_bytes.min(whole / 8) {
         return whole;
     }
-    Chunk::bytes_of(bytes)
+    Chunk::bytes_with_huge_pages(bytes)
 }
 
 /// Memory cut into frames of one size. Clones are the same slab.

@@ -10,9 +10,11 @@
 //! Slots are the truth about what a frame holds; the list of users is a hint for the hand. So a
 //! frame may leave or enter a slot at any time without this structure.
 
+mod slabs;
+
 use super::classes::class_of;
 use alluvium_mem::epoch::{Eviction, Limbo, Readers};
-use alluvium_mem::frames::{AnyFrame, FrameAddress, Place, Slab, Space, slab_bytes};
+use alluvium_mem::frames::{AnyFrame, FrameAddress, Place, Slab, Space};
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
@@ -22,14 +24,8 @@ type User = (u32, u32);
 
 /// User of a frame in a list of free frames.
 const FREE: User = (u32::MAX, u32::MAX);
-
-/// Largest slab: a huge page of the machines that we know.
-const SLAB_BYTES_MAX: usize = 2 << 20;
-/// Divisor of the capacity for the largest slab of a small cache.
-const SLABS_MIN: u64 = 32;
-/// Frames of the first slab of a class. Each further slab doubles the class, up to the largest
-/// slab, so a class with few blocks takes little memory.
-const FIRST_FRAMES: usize = 8;
+/// User of a frame in no list, which the hand finds once nobody keeps it.
+const LOST: User = (u32::MAX, 0);
 
 /// Frames that a class without a slab takes from larger ones before it gets one of its own, and
 /// how many classes larger they may be: a quarter of the size.
@@ -43,16 +39,15 @@ const BATCH_MAX: u32 = 32;
 const BATCH_SHARE: u32 = 64;
 /// Steps of the hand for each wanted frame, after which it evicts used frames too.
 const STEPS_PER_FRAME: u32 = 32;
-/// Frames in the limbo above which no further ones are evicted. Only a reader that lost its
+/// Share of the capacity in the limbo above which no frame is evicted. Only a reader that lost its
 /// processor in the middle of a read makes the limbo that large.
-const LIMBO_MAX: usize = 256;
+const CLOGGED_SHARE: u64 = 16;
 
-/// Slabs that one claim takes from other classes at most, before it evicts frames of its own class.
-const ROUNDS_MAX: usize = 8;
+/// Rounds of a claim: to evict, to take what became free, and once more if others were faster.
+const ROUNDS_MAX: usize = 3;
 
-/// Factor between the ages of the oldest slabs of two classes at which one takes memory of the
-/// other. Each exchange evicts a whole slab.
-const OLDER: u64 = 2;
+/// Leaving slabs that are looked at with each claim that finds no free frame.
+const LEAVING_CHECKED: usize = 4;
 
 /// Slots whose frames the cache may evict.
 pub trait FrameOwner: Send + Sync {
@@ -64,6 +59,17 @@ pub trait FrameOwner: Send + Sync {
         used_too: bool,
         limbo: &mut Limbo,
     ) -> Eviction;
+}
+
+/// Result of a visit of the hand.
+#[derive(PartialEq, Eq)]
+enum Visit {
+    /// The frame is free, or will be as soon as its readers have left.
+    Freed,
+    /// It was used since the last visit.
+    Used,
+    /// It was free already, or somebody keeps or fills it.
+    Passed,
 }
 
 /// Free frame, claimed by the caller.
@@ -82,9 +88,12 @@ pub(super) struct Pool {
     owners: Vec<Option<Arc<dyn FrameOwner>>>,
     free_owners: Vec<u32>,
     limbo: Limbo,
+    limbo_bytes: u64,
     /// Slabs that are to be returned: their frames are evicted, but some may have users.
     leaving: Vec<u32>,
     leaving_bytes: u64,
+    /// Next one of them to look at.
+    next_leaving: usize,
     /// Slabs whose memory the caller of [`Pool::returned`] frees.
     returned: Vec<Slab>,
     bytes: u64,
@@ -125,8 +134,10 @@ impl Pool {
             owners: Vec::new(),
             free_owners: Vec::new(),
             limbo: Limbo::new(readers),
+            limbo_bytes: 0,
             leaving: Vec::new(),
             leaving_bytes: 0,
+            next_leaving: 0,
             returned: Vec::new(),
             bytes: 0,
             clock: 0,
@@ -174,21 +185,28 @@ impl Pool {
     /// Takes a free frame of at least `bytes` for a user, and evicts frames for it if necessary.
     pub(super) fn claim(&mut self, user: User, bytes: usize, capacity: u64) -> Option<Free> {
         self.clock += 1;
+        if self.staying_bytes() > capacity {
+            self.shrink();
+        }
         let (class, frame_bytes) = self.class_for(bytes);
         if frame_bytes as u64 > capacity {
             return None;
         }
-        for round in 0..=ROUNDS_MAX {
+        for _ in 0..ROUNDS_MAX {
             if let Some(free) = self.take_free(class, user) {
                 return Some(free);
             }
             self.reclaim();
-            if self.classes[class].free.is_empty() && !self.grow(class, frame_bytes, capacity) {
-                if self.limbo.len() > LIMBO_MAX || !self.evict_for(class, round < ROUNDS_MAX) {
-                    return None;
-                }
-                self.reclaim();
+            if !self.classes[class].free.is_empty() || self.grow(class, frame_bytes, capacity) {
+                continue;
             }
+            let is_clogged = self.limbo_bytes > capacity / CLOGGED_SHARE;
+            let evicted = !is_clogged
+                && (self.take_memory(class, frame_bytes, capacity) || self.turn_hand(class));
+            if !evicted {
+                return None;
+            }
+            self.reclaim();
         }
         self.take_free(class, user)
     }
@@ -242,135 +260,36 @@ impl Pool {
     /// Returns a frame to the free ones, or to its slab if that is leaving.
     pub(super) fn give_back(&mut self, place: Place, frame: AnyFrame) {
         let state = self.slab_mut(place.slab);
-        if state.is_leaving {
-            drop(frame);
-            self.finish_leaving();
-            return;
+        if !state.is_leaving {
+            state.users[place.index as usize] = FREE;
+            let class = state.class;
+            self.classes[class].free.push((place, Some(frame)));
         }
-        state.users[place.index as usize] = FREE;
-        let class = state.class;
-        self.classes[class].free.push((place, Some(frame)));
     }
 
-    /// Frees the evicted frames that no reader looks at, and the leaving slabs without users.
+    /// Frees the evicted frames that no reader looks at, and some leaving slabs without users.
     pub(super) fn reclaim(&mut self) {
         let (slabs, classes) = (&mut self.slabs, &mut self.classes);
+        let bytes = &mut self.limbo_bytes;
         if !self.limbo.is_empty() {
             self.limbo.reclaim(|place, frame| {
                 let state = slabs[place.slab as usize].as_mut().expect("it has a frame");
+                *bytes -= state.slab.frame_bytes() as u64;
                 if !state.is_leaving {
                     state.users[place.index as usize] = FREE;
                     classes[state.class].free.push((place, Some(frame)));
                 }
             });
         }
-        self.finish_leaving();
+        self.finish_leaving(LEAVING_CHECKED);
     }
 
-    /// Adds a slab to a class, if the capacity allows.
-    fn grow(&mut self, class: usize, frame_bytes: usize, capacity: u64) -> bool {
-        if self.adopt(class, capacity) {
-            return true;
-        }
-        let frames = self.frames_of_next_slab(class, frame_bytes, capacity);
-        if frames == 0 {
-            return false;
-        }
-        let free = self.slabs.iter().position(Option::is_none);
-        let number = free.unwrap_or_else(|| {
-            self.slabs.push(None);
-            self.slabs.len() - 1
-        });
-        let slab = Slab::new(number as u32, frame_bytes, frames);
-        self.bytes += slab.bytes() as u64;
-        let own = &mut self.classes[class];
-        own.bytes += slab.bytes();
-        own.frames += slab.frames();
-        own.slabs.push_back(number as u32);
-        let slab_number = number as u32;
-        let places = (0..slab.frames()).rev().map(|index| Place {
-            slab: slab_number,
-            index,
-        });
-        own.free.extend(places.map(|place| (place, None)));
-        self.slabs[number] = Some(SlabState {
-            class,
-            users: vec![FREE; frames as usize].into(),
-            visited: self.clock,
-            is_leaving: false,
-            emptied: 0,
-            slab,
-        });
-        true
-    }
-
-    /// Returns the number of frames of a class's next slab; 0 if it gets none.
-    fn frames_of_next_slab(&self, class: usize, frame_bytes: usize, capacity: u64) -> u32 {
-        let room = capacity.saturating_sub(self.bytes);
-        let slab_max = ((capacity / SLABS_MIN) as usize).next_power_of_two();
-        let own = &self.classes[class];
-        let wanted = own.bytes.max(FIRST_FRAMES * frame_bytes);
-        let wanted = wanted.min(slab_max).min(SLAB_BYTES_MAX);
-        let wanted = (wanted / frame_bytes).max(1) as u32;
-        let fitting = u64::from(wanted).min(room / frame_bytes as u64) as u32;
-        let fitting = (1..=fitting)
-            .rev()
-            .find(|&frames| slab_bytes(frame_bytes, frames) as u64 <= room);
-        match fitting.unwrap_or(0) {
-            // A remainder too small for a slab stays unused, unless it is all that the class gets.
-            few if few < wanted.min(FIRST_FRAMES as u32) && !own.slabs.is_empty() => 0,
-            frames => frames,
-        }
-    }
-
-    /// Takes back a leaving slab of a class, whose frames' users keep it anyway.
-    fn adopt(&mut self, class: usize, capacity: u64) -> bool {
-        let staying = self.bytes - self.leaving_bytes;
-        let found = self.leaving.iter().position(|&number| {
-            let found = self.slab(number);
-            found.class == class && staying + found.slab.bytes() as u64 <= capacity
-        });
-        let Some(at) = found else {
-            return false;
-        };
-        let number = self.leaving.swap_remove(at);
-        let state = self.slabs[number as usize].as_mut().expect("a slab in use");
-        (state.is_leaving, state.emptied, state.visited) = (false, 0, self.clock);
-        let own = &mut self.classes[class];
-        self.leaving_bytes -= state.slab.bytes() as u64;
-        own.bytes += state.slab.bytes();
-        own.frames += state.slab.frames();
-        own.slabs.push_back(number);
-        for index in 0..state.slab.frames() {
-            if state.slab.is_free(index) {
-                state.users[index as usize] = FREE;
-                let slab = number;
-                own.free.push((Place { slab, index }, None));
-            }
-        }
-        true
-    }
-
-    /// Evicts frames so that a claim of the class succeeds: of the class, or a whole slab of
-    /// another one, if it `may_take` that. Returns false if nothing was evicted.
-    fn evict_for(&mut self, class: usize, may_take: bool) -> bool {
-        let own = self.oldest(|of| of == class).map(|(_, age)| age);
-        match (own, self.oldest(|of| of != class)) {
-            (None, Some((other, _))) => self.leave(other),
-            (Some(own), Some((other, age))) if may_take && age > OLDER * own => self.leave(other),
-            (Some(_), _) => return self.turn_hand(class),
-            (None, None) => return false,
-        }
-        true
-    }
-
-    /// Returns the slab of some classes that was visited the longest time ago, and how long ago.
-    fn oldest(&self, classes: impl Fn(usize) -> bool) -> Option<(u32, u64)> {
-        let fronts = self.classes.iter().enumerate();
-        let fronts = fronts.filter(|(class, _)| classes(*class));
-        let fronts = fronts.filter_map(|(_, class)| class.slabs.front());
-        let ages = fronts.map(|&number| (number, self.clock - self.slab(number).visited));
-        ages.max_by_key(|&(_, age)| age)
+    /// Does the same as [`Pool::reclaim`] for all leaving slabs. Returns true if anything changed.
+    pub(super) fn reclaim_all(&mut self) -> bool {
+        let before = (self.limbo.len(), self.leaving.len());
+        self.reclaim();
+        self.finish_leaving(self.leaving.len());
+        before != (self.limbo.len(), self.leaving.len())
     }
 
     /// Evicts a batch of frames of a class. Returns false if all its frames are kept.
@@ -392,13 +311,11 @@ impl Pool {
             }
             let index = own.hand;
             own.hand += 1;
-            if self.evict(
-                Place {
-                    slab: number,
-                    index,
-                },
-                step >= steps_max,
-            ) {
+            let place = Place {
+                slab: number,
+                index,
+            };
+            if self.visit(place, step >= steps_max) == Visit::Freed {
                 wanted -= 1;
                 if wanted == 0 {
                     break;
@@ -408,16 +325,15 @@ impl Pool {
         wanted < batch
     }
 
-    /// Evicts the frame at a place if it is in use. Returns true if it is free, or will be as soon
-    /// as its readers have left.
-    fn evict(&mut self, place: Place, used_too: bool) -> bool {
+    /// Visits a frame: it loses a use, or is evicted if it has none or `used_too` is set.
+    fn visit(&mut self, place: Place, used_too: bool) -> Visit {
         let state = self.slabs[place.slab as usize]
             .as_mut()
             .expect("a slab in use");
         let index = place.index as usize;
         let (owner, slot) = state.users[index];
         if (owner, slot) == FREE {
-            return false;
+            return Visit::Passed;
         }
         let address = state.slab.address(place.index);
         let evicted = match self.owners.get(owner as usize) {
@@ -425,95 +341,19 @@ impl Pool {
             _ => Eviction::Other,
         };
         match evicted {
-            Eviction::Evicted => true,
-            Eviction::Used => false,
+            Eviction::Evicted => {
+                self.limbo_bytes += state.slab.frame_bytes() as u64;
+                Visit::Freed
+            }
+            Eviction::Used => Visit::Used,
             // In no slot: being filled, in the limbo, kept by a cursor or value, or forgotten.
             Eviction::Other if state.slab.is_free(place.index) && !state.is_leaving => {
                 state.users[index] = FREE;
                 let class = &mut self.classes[state.class];
                 class.free.push((place, None));
-                true
+                Visit::Freed
             }
-            Eviction::Other => false,
-        }
-    }
-
-    /// Evicts frames of the slab that was visited the longest time ago, to return its memory.
-    /// Returns false if there is none.
-    pub(super) fn shrink(&mut self) -> bool {
-        let Some((oldest, _)) = self.oldest(|_| true) else {
-            return false;
-        };
-        self.leave(oldest);
-        self.reclaim();
-        true
-    }
-
-    /// Takes a slab from its class and evicts its frames.
-    fn leave(&mut self, number: u32) {
-        let state = self.slab_mut(number);
-        state.is_leaving = true;
-        let (class, frames, bytes) = (state.class, state.slab.frames(), state.slab.bytes());
-        let own = &mut self.classes[class];
-        if own.slabs.front() == Some(&number) {
-            own.hand = 0;
-        }
-        own.slabs.retain(|&other| other != number);
-        own.free.retain(|(place, _)| place.slab != number);
-        own.frames -= frames;
-        own.bytes -= bytes;
-        if own.slabs.is_empty() {
-            own.borrowed = 0;
-        }
-        self.leaving.push(number);
-        self.leaving_bytes += bytes as u64;
-        for index in 0..frames {
-            self.evict(
-                Place {
-                    slab: number,
-                    index,
-                },
-                true,
-            );
-        }
-    }
-
-    /// Frees the leaving slabs without users.
-    fn finish_leaving(&mut self) {
-        let mut at = 0;
-        while let Some(&number) = self.leaving.get(at) {
-            if !self.is_empty(number) {
-                at += 1;
-                continue;
-            }
-            self.leaving.swap_remove(at);
-            let state = self.slabs[number as usize].take().expect("a slab in use");
-            self.leaving_bytes -= state.slab.bytes() as u64;
-            self.bytes -= state.slab.bytes() as u64;
-            self.returned.push(state.slab);
-        }
-    }
-
-    /// Returns true if a leaving slab has no users any more.
-    fn is_empty(&mut self, number: u32) -> bool {
-        loop {
-            let state = self.slab_mut(number);
-            let index = state.emptied;
-            if index == state.slab.frames() {
-                return true;
-            }
-            if !state.slab.is_free(index) {
-                // It may have come into its slot after the slab began to leave.
-                self.evict(
-                    Place {
-                        slab: number,
-                        index,
-                    },
-                    true,
-                );
-                return false;
-            }
-            state.emptied += 1;
+            Eviction::Other => Visit::Passed,
         }
     }
 }

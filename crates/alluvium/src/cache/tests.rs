@@ -213,6 +213,78 @@ fn a_slab_leaves_after_the_last_user_of_a_frame_or_is_taken_back() {
 }
 
 #[test]
+fn a_lower_capacity_is_reached_by_misses_alone() {
+    let cache = Cache::of_bytes(16 * MIB);
+    let owner = Owner::new(&cache, 4_000);
+    owner.read_all(0..3_000, 4_000);
+    cache.budget.set_total(4 * MIB);
+    for slot in 3_000..3_200 {
+        owner.read(slot, 4_000);
+    }
+    assert!(cache.used_bytes() <= 4 * MIB && owner.full() > 500);
+}
+
+#[test]
+fn a_kept_frame_in_a_large_slab_does_not_stop_a_cache_that_became_small() {
+    let cache = Cache::of_bytes(64 * MIB);
+    let owner = Owner::new(&cache, 20_000);
+    owner.read_all(0..14_000, 4_000);
+    let (kept, _) = owner.read(13_900, 4_000);
+    cache.budget.set_total(MIB);
+    cache.trim();
+    assert_eq!(cache.used_bytes(), 2 * MIB, "the slab of the kept frame");
+    for _ in 0..3 {
+        for slot in 0..200 {
+            assert!(owner.read(slot, 4_000).1);
+        }
+    }
+    assert_eq!(owner.full(), 200);
+    assert_eq!(*kept.shape(), 13_900);
+}
+
+#[test]
+fn a_frame_that_was_kept_while_its_slab_left_and_came_back_is_free_in_the_end() {
+    let cache = Cache::of_bytes(MIB);
+    let owner = Owner::new(&cache, 2_000);
+    let (kept, _) = owner.read(0, 4_000);
+    owner.read_all(1..300, 4_000);
+    assert!(!owner.is_full(0), "evicted, but kept");
+    cache.budget.set_total(0);
+    cache.trim();
+    let slab = cache.used_bytes();
+    cache.budget.set_total(slab);
+    owner.read_all(1_000..1_001, 4_000);
+    assert_eq!(cache.used_bytes(), slab, "it came back");
+    drop(kept);
+    owner.read_all(1_001..1_100, 4_000);
+    let frames = owner.full() + cache.free_frames();
+    assert_eq!(frames as u64, slab / 4_096, "all frames of the slab");
+}
+
+#[test]
+fn a_size_that_only_hits_keeps_its_memory_beside_one_that_only_misses() {
+    let cache = Cache::of_bytes(8 * MIB);
+    let hot = Owner::new(&cache, 4_000);
+    let cold = Owner::new(&cache, 20_000);
+    hot.read_all(0..3_000, 1_000);
+    for round in 0..60 {
+        let hits = hot.read_all(0..3_000, 1_000);
+        assert!(hits > 2_700, "round {round}: {hits}");
+        cold.read_all(round * 300..round * 300 + 300, 9_000);
+    }
+}
+
+#[test]
+fn a_large_frame_evicts_about_its_own_size() {
+    let cache = Cache::of_bytes(2 * MIB);
+    let owner = Owner::new(&cache, 2_000);
+    owner.read_all(0..480, 4_000);
+    let before = owner.full();
+    assert!(owner.read(1_000, 300 << 10).1 && owner.is_full(1_000));
+    assert!(owner.full() > before - 200, "{} of {before}", owner.full());
+}
+
+#[test]
 fn content_larger_than_the_capacity_is_not_cached() {
     let cache = Cache::of_bytes(4 * MIB);
     let owner = Owner::new(&cache, 10);

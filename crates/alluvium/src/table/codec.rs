@@ -196,6 +196,13 @@ impl Unpacker {
         Ok(&self.raw)
     }
 
+    /// Frees the buffer if it is that of a huge row.
+    pub(super) fn free_huge_buffer(&mut self) {
+        if self.raw.capacity() > KEPT_BYTES_MAX {
+            self.raw = Vec::new();
+        }
+    }
+
     /// Works like [`Unpacker::unpack`], but replaces the content of the caller's `raw`. After an
     /// error that content is unspecified.
     pub(super) fn unpack_into(
@@ -285,11 +292,10 @@ impl Scratch {
         let mut scratch = POOL.take().unwrap_or_default();
         let result = work(&mut scratch);
         // The context stays, because creating one takes as long as decompressing several blocks.
-        for buffer in [&mut scratch.stored, &mut scratch.unpacker.raw] {
-            if buffer.capacity() > KEPT_BYTES_MAX {
-                *buffer = Vec::new();
-            }
+        if scratch.stored.capacity() > KEPT_BYTES_MAX {
+            scratch.stored = Vec::new();
         }
+        scratch.unpacker.free_huge_buffer();
         POOL.keep(scratch);
         result
     }

@@ -11,7 +11,8 @@ use alluvium_mem::epoch::{Eviction, Held, Limbo, Slots};
 use alluvium_mem::frames::{FrameAddress, Place, Space};
 use std::sync::Arc;
 
-/// Frames of one table.
+/// Frames of one table. The last user of a table may be a client in the middle of a read, and
+/// returning thousands of blocks takes milliseconds, so the table hands its frames over.
 pub(super) struct Frames {
     cache: Arc<Cache>,
     slots: Arc<TableSlots>,
@@ -109,16 +110,6 @@ impl Drop for Frames {
         if let Some(slots) = Arc::get_mut(&mut self.slots) {
             self.cache.give_back(slots.0.remove_all());
         }
-    }
-}
-
-/// Cached blocks of a dropped table, freed by the drop of this. The last user of a table may be a
-/// client in the middle of a read, and returning thousands of blocks takes milliseconds.
-pub(super) struct CachedBlocks(#[expect(dead_code, reason = "kept for its drop")] Arc<Frames>);
-
-impl CachedBlocks {
-    pub(super) fn of(frames: &Arc<Frames>) -> Box<CachedBlocks> {
-        Box::new(CachedBlocks(Arc::clone(frames)))
     }
 }
 

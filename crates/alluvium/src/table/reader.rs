@@ -12,7 +12,7 @@ use crate::table::dictionary::Dictionary;
 use crate::table::fences::Fences;
 use crate::table::filters::{Filters, TableFilter};
 use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
-use crate::table::frames::{CachedBlocks, Frames};
+use crate::table::frames::Frames;
 use crate::table::held_block::HeldBlock;
 use crate::table::malformed::Malformed;
 use crate::table::owned_file::{Leave, OwnedFile};
@@ -42,7 +42,8 @@ pub struct Table {
     pub(super) ranges: Option<Arc<RangeDeletes>>,
     dictionary: Option<Arc<Dictionary>>,
     values: ValueFiles,
-    frames: Arc<Frames>,
+    /// `None` only during the drop.
+    frames: Option<Arc<Frames>>,
     /// See [`Table::raise_seqnos`]. Relaxed: set before the table is published, and publication
     /// orders it.
     seqno_floor: AtomicU64,
@@ -130,12 +131,12 @@ impl Table {
             ranges: ranges.map(Arc::new),
             dictionary,
             values,
-            frames,
+            frames: Some(frames),
             seqno_floor: AtomicU64::new(0),
             charged_bytes: 0,
         };
         table.charged_bytes = table.resident_bytes();
-        let budget = table.frames.cache().budget();
+        let budget = table.frames().cache().budget();
         budget.add(Use::Tables, table.charged_bytes);
         Ok(Arc::new(table))
     }
@@ -291,7 +292,7 @@ impl Table {
     pub fn resident_bytes(&self) -> usize {
         let parts = self.fences.resident_bytes()
             + self.filters.resident_bytes()
-            + self.frames.resident_bytes();
+            + self.frames().resident_bytes();
         // The first and last key are in memory three times: in the properties, in the manifest's
         // record, and in that record's copy.
         let keys = 3 * (self.properties.first_key.len() + self.properties.last_key.len());
@@ -306,10 +307,14 @@ impl Table {
         self.file.mark_obsolete(leave);
     }
 
+    fn frames(&self) -> &Frames {
+        self.frames.as_ref().expect("taken by the drop alone")
+    }
+
     /// Returns the block from the cache or the file. A read of the file is recorded in `ahead`,
     /// which may start reading the blocks that follow.
     pub(super) fn block(&self, index: usize, ahead: &mut ReadAhead) -> Result<BlockFrame> {
-        match self.frames.hold(index) {
+        match self.frames().hold(index) {
             Some(held) => Ok(held.keep()),
             None => {
                 let blocks = 0..self.fences.blocks_end();
@@ -328,7 +333,7 @@ impl Table {
 
     /// Returns the block for a lookup. If it is cached, its reference count does not change.
     pub(super) fn hold_block(&self, index: usize) -> Result<HeldBlock<'_>> {
-        match self.frames.hold(index) {
+        match self.frames().hold(index) {
             Some(held) => Ok(HeldBlock::Cached(held)),
             None => Ok(HeldBlock::Read(self.miss(index)?)),
         }
@@ -336,18 +341,18 @@ impl Table {
 
     /// As [`Table::hold_block`], if the block is cached; otherwise counts no miss.
     pub(super) fn hold_cached_block(&self, index: usize) -> Option<HeldBlock<'_>> {
-        if !self.frames.has(index) {
+        if !self.frames().has(index) {
             return None;
         }
-        self.frames.hold(index).map(HeldBlock::Cached)
+        self.frames().hold(index).map(HeldBlock::Cached)
     }
 
     /// Reads and decodes a block without holding a lock, then installs it in the cache. Returns the
     /// installed block, which may be that of another thread.
     #[cold]
     fn miss(&self, index: usize) -> Result<BlockFrame> {
-        let read = self.read_block(index, |bytes| self.frames.space(index, bytes))?;
-        Ok(self.frames.install(index, read))
+        let read = self.read_block(index, |bytes| self.frames().space(index, bytes))?;
+        Ok(self.frames().install(index, read))
     }
 
     /// Reads a block from the file into memory that `space` returns, and bypasses the cache.
@@ -373,9 +378,12 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        let budget = self.frames.cache().budget();
-        budget.subtract(Use::Tables, self.charged_bytes);
-        self.file.hand_over(CachedBlocks::of(&self.frames));
+        if let Some(frames) = self.frames.take() {
+            let budget = frames.cache().budget();
+            budget.subtract(Use::Tables, self.charged_bytes);
+            // The only reference, so that whoever gets it returns the blocks.
+            self.file.hand_over(Box::new(frames));
+        }
     }
 }
 

@@ -142,6 +142,7 @@ impl TableScan {
         let decoded = decode_block(bytes, &mut self.unpacker, origin, space);
         let decoded =
             decoded.map_err(|malformed| malformed.at(self.table.file.path(), range.start))?;
+        self.unpacker.free_huge_buffer();
         self.next_block += 1;
         self.key.clear();
         self.key.extend_from_slice(DecodedBlock(&decoded).prefix());

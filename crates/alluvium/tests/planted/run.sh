@@ -72,6 +72,8 @@ mistakes=(
     "reused-under-reader lib a_held_block_keeps_its_rows_after_its_eviction memory of an evicted block is reused under its readers"
     "kept-frame-refilled lib kept_frames_stay_what_they_are memory of an evicted block is reused although a value keeps it"
     "forgotten-frames lib kept_frames_stay_what_they_are memory of blocks that were kept while they were evicted is lost"
+    "unlisted-frames lib a_frame_that_was_kept_while_its_slab_left memory that leaves and comes back loses frames that were kept"
+    "hits-unseen lib a_size_that_only_hits_keeps_its_memory a size of blocks that only hits loses its memory to one that misses"
     "slab-leaves-under-user lib a_slab_leaves_after_the_last_user_of_a_frame memory is not counted while a value keeps a part of it"
     "blocks-freed-by-reader lib the_last_user_of_an_obsolete_table_leaves_its_cached_blocks_to_another_thread the last reader of a table frees its cached blocks"
     "scan-notes-rows-only it in_every_order_phantoms_are_refused_at_serializable_only a scan does not record the empty range that it read"

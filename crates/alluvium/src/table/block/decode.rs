@@ -18,6 +18,9 @@ use crate::table::malformed::Malformed;
 use crate::table::section::{Layout, Origin, Section, open_section};
 use alluvium_mem::frames::{Filling, Space, frame_bytes};
 
+/// Size up to which the memory of a block is kept for any later one.
+const KEPT_BYTES: usize = 64 << 10;
+
 /// Columns of a block as they are stored. All pieces lie inside of the block.
 struct Stored<'a> {
     count: usize,
@@ -55,10 +58,11 @@ pub(in crate::table) fn decode_block(
 }
 
 /// Returns memory of at least `bytes` that is no part of a cache: that of a block without another
-/// user, if it is large enough.
+/// user, if it is large enough and not the memory of a huge row.
 pub(in crate::table) fn space_of(old: Option<BlockFrame>, bytes: usize) -> Space {
     let space = old.and_then(|old| old.into_any().into_space().ok());
-    let space = space.filter(|space| space.bytes() >= bytes);
+    let fitting = bytes..=2 * bytes + KEPT_BYTES;
+    let space = space.filter(|space| fitting.contains(&space.bytes()));
     space.unwrap_or_else(|| Space::alone(bytes))
 }
 
