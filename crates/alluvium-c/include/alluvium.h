@@ -697,7 +697,7 @@ typedef struct alluvium_checkpoint_info {
 typedef struct alluvium_memory_use {
   // Memtables with their filters and range deletes.
   uint64_t memtable_bytes;
-  // Decoded blocks in the cache.
+  // Memory of the block cache, free frames included.
   uint64_t cache_bytes;
   // Fences, filters and other metadata of open tables.
   uint64_t table_bytes;
@@ -721,7 +721,7 @@ typedef struct alluvium_stats {
   uint64_t keyspaces;
   // Bytes of memtables waiting for their flush.
   uint64_t sealed_bytes;
-  // Bytes of decoded blocks in the cache.
+  // Memory of the block cache in bytes, free frames included.
   uint64_t cache_used_bytes;
   // Block reads answered by the cache.
   uint64_t cache_hits;

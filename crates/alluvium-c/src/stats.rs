@@ -17,7 +17,7 @@ use crate::sized::{self, SizedStruct};
 pub struct alluvium_memory_use {
     /// Memtables with their filters and range deletes.
     pub memtable_bytes: u64,
-    /// Decoded blocks in the cache.
+    /// Memory of the block cache, free frames included.
     pub cache_bytes: u64,
     /// Fences, filters and other metadata of open tables.
     pub table_bytes: u64,
@@ -43,7 +43,7 @@ pub struct alluvium_stats {
     pub keyspaces: u64,
     /// Bytes of memtables waiting for their flush.
     pub sealed_bytes: u64,
-    /// Bytes of decoded blocks in the cache.
+    /// Memory of the block cache in bytes, free frames included.
     pub cache_used_bytes: u64,
     /// Block reads answered by the cache.
     pub cache_hits: u64,

@@ -1,5 +1,5 @@
 //! Slots for shared [frames](crate::frames) that readers follow without a lock and without a count
-//! of references, while any thread may take them away: epoch-based reclamation.
+//! of references, while any thread may evict them: epoch-based reclamation.
 //!
 //! A reader of a slot enters an epoch. The frame that it [holds](Held) stays valid until it leaves,
 //! also if another thread evicts it from the slot meanwhile: an evicted frame waits in a [`Limbo`]
@@ -9,7 +9,7 @@
 //! # Protocol
 //!
 //! ```text
-//! reader:  e := epoch                        taker:  slot: frame -> empty
+//! reader:  e := epoch                      evictor:  slot: frame -> empty
 //!          word: FREE -> e                           fence
 //!          fence                                     tag := epoch
 //!          load the slot, use the frame
@@ -20,13 +20,13 @@
 //! ```
 //!
 //! **Claim.** No reader uses a returned frame. **Proof.** The fences are sequentially consistent.
-//! Let a reader load the frame from its slot. Then its fence precedes the taker's first one, or
-//! else it would have found the slot empty. The taker's first fence precedes the second one, so the
-//! load of the reader's word returns e or a later value of it. A later value follows the store of
-//! FREE, with release: the reader has left, and all its uses happened before the load, with
+//! Let a reader load the frame from its slot. Then its fence precedes the evictor's first one, or
+//! else it would have found the slot empty. The evictor's first fence precedes the second one, so
+//! the load of the reader's word returns e or a later value of it. A later value follows the store
+//! of FREE, with release: the reader has left, and all its uses happened before the load, with
 //! acquire; a claim of the word by another reader is a read-modify-write and continues that release
 //! sequence. If it returns e, then e <= tag: had the reader loaded a greater epoch, it would have
-//! synchronized with the thread that raised it, after the taker loaded the tag, so the taker's
+//! synchronized with the thread that raised it, after the evictor loaded the tag, so the evictor's
 //! first fence would precede the reader's, and the reader would have found the slot empty. So
 //! `oldest` is at most the tag, and the frame is not returned. The number of words in use is raised
 //! before a word above it is claimed and loaded after the fence, so the same holds for it, and for
@@ -165,11 +165,8 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Bits of a slot's pointer that count uses: the alignment of frames leaves them free.
-const USES: usize = 0b11;
-
-/// Largest count of uses.
-pub const USES_MAX: usize = USES;
+/// Largest count of uses. The alignment of frames leaves these bits of a slot's pointer free.
+pub const USES_MAX: usize = 0b11;
 
 /// Places for shared frames, each empty or full. A full one counts how often its frame was held
 /// since an eviction last tried it, up to [`USES_MAX`].
@@ -194,11 +191,11 @@ pub enum Eviction {
 }
 
 fn untagged(pointer: *mut Header) -> *mut Header {
-    pointer.map_addr(|address| address & !USES)
+    pointer.map_addr(|address| address & !USES_MAX)
 }
 
 fn uses(pointer: *mut Header) -> usize {
-    pointer.addr() & USES
+    pointer.addr() & USES_MAX
 }
 
 impl<S> Slots<S> {
@@ -266,7 +263,7 @@ impl<S> Slots<S> {
     }
 
     /// Moves the frame at an address from a slot to the limbo. A frame with uses only loses one,
-    /// unless `used_too` is set. `place` is what the limbo returns with it.
+    /// unless `used_too` is set.
     ///
     /// # Panics
     ///
@@ -274,7 +271,7 @@ impl<S> Slots<S> {
     pub fn evict(
         &self,
         slot: usize,
-        (address, place): (FrameAddress, Place),
+        frame: FrameAddress,
         used_too: bool,
         limbo: &mut Limbo,
     ) -> Eviction {
@@ -285,14 +282,15 @@ impl<S> Slots<S> {
         let word = &self.pointers[slot];
         let mut pointer = word.load(Ordering::Relaxed);
         // Ends: readers change the pointer only up to the largest count.
-        let frame = loop {
-            if FrameAddress(untagged(pointer).cast_const().cast()) != address {
+        let evicted = loop {
+            if untagged(pointer).cast_const() != frame.header {
                 return Eviction::Other;
             }
             let is_kept = uses(pointer) > 0 && !used_too;
-            let next = match is_kept {
-                true => pointer.map_addr(|address| address - 1),
-                false => ptr::null_mut(),
+            let next = if is_kept {
+                pointer.map_addr(|address| address - 1)
+            } else {
+                ptr::null_mut()
             };
             let (done, changed) = (Ordering::AcqRel, Ordering::Relaxed);
             match word.compare_exchange(pointer, next, done, changed) {
@@ -303,10 +301,13 @@ impl<S> Slots<S> {
         };
         fence(Ordering::SeqCst);
         let tag = self.readers.epoch.0.load(Ordering::Relaxed);
-        let frame = NonNull::new(frame).expect("the address of a frame");
-        // SAFETY: from `into_raw` in `fill`; the slot's reference is now this one.
-        let frame = unsafe { AnyFrame::from_raw(frame) };
-        limbo.waiting.push_back(Waiting { tag, place, frame });
+        let evicted = NonNull::new(evicted).expect("the address of a frame");
+        limbo.waiting.push_back(Waiting {
+            tag,
+            place: frame.place(),
+            // SAFETY: from `into_raw` in `fill`; the slot's reference is now this one.
+            frame: unsafe { AnyFrame::from_raw(evicted) },
+        });
         Eviction::Evicted
     }
 
@@ -382,21 +383,22 @@ impl Limbo {
         self.waiting.is_empty()
     }
 
-    /// Removes the frames that no reader uses, and passes each to `give`. Begins a new epoch, and
-    /// looks at a cache line for each thread that reads at the same time, so call it for several
-    /// frames together.
-    pub fn reclaim(&mut self, mut give: impl FnMut(Place, AnyFrame)) {
+    /// Removes and returns the frames that no reader uses. Begins a new epoch, and looks at a cache
+    /// line for each thread that reads at the same time, so call it for several frames together.
+    pub fn reclaim(&mut self) -> Vec<(Place, AnyFrame)> {
         let oldest = self.readers.oldest_after_raise();
+        let mut free = Vec::new();
         while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.tag < oldest) {
-            give(waiting.place, waiting.frame);
+            free.push((waiting.place, waiting.frame));
         }
         drop(self.readers.ripe_orphans(oldest));
+        free
     }
 }
 
 impl Drop for Limbo {
     fn drop(&mut self) {
-        self.reclaim(|_, _| ());
+        drop(self.reclaim());
         let left = self.waiting.drain(..);
         let left = left.map(|waiting| (waiting.tag, waiting.frame));
         self.readers.orphans().extend(left);

@@ -22,7 +22,7 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 const PAGE_BYTES_MAX: usize = 64 << 10;
 
 /// Size and alignment of the huge pages of the machines we know.
-pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Returns the size of [`Pages::huge`].
 pub(crate) fn huge_bytes(bytes: usize) -> usize {

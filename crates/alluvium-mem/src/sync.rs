@@ -1,4 +1,5 @@
-//! Synchronization primitives of the tree: std's, or loom's when compiled with `--cfg loom`.
+//! Synchronization primitives of memtables, slots and frames: std's, or loom's when compiled with
+//! `--cfg loom`.
 //!
 //! Only operations that order readers against the writer go through here. Counters and filters need
 //! no order and use std directly, which keeps the loom models small.
@@ -49,37 +50,6 @@ impl Spin {
     }
 }
 
-/// Marks plain bytes that are written before a pointer to them is stored, and never after.
-///
-/// Under loom it fails the model when a reader reaches the bytes without having synchronized with
-/// that store; otherwise it takes no space and does nothing.
-#[cfg(not(loom))]
-pub(crate) struct Published;
-
-#[cfg(not(loom))]
-impl Published {
-    pub(crate) fn new() -> Published {
-        Published
-    }
-
-    #[inline(always)]
-    pub(crate) fn check(&self) {}
-}
-
-#[cfg(loom)]
-pub(crate) struct Published(loom::cell::UnsafeCell<()>);
-
-#[cfg(loom)]
-impl Published {
-    pub(crate) fn new() -> Published {
-        Published(loom::cell::UnsafeCell::new(()))
-    }
-
-    pub(crate) fn check(&self) {
-        self.0.with(|_| ());
-    }
-}
-
 /// Marks plain memory that threads read together, or one of them writes alone.
 ///
 /// Under loom it fails the model when two of them meet without having synchronized; otherwise it
@@ -89,6 +59,10 @@ pub(crate) struct Watched;
 
 #[cfg(not(loom))]
 impl Watched {
+    pub(crate) fn new() -> Watched {
+        Watched
+    }
+
     #[inline(always)]
     pub(crate) fn read(&self) {}
 

@@ -6,14 +6,14 @@
 //! ```
 //!
 //! Nodes have three slots under loom, so one insert can split a leaf, an inner node, and grow the
-//! tree. Loom sees the atomics of the tree. The `Published` marker inside records and values checks
+//! tree. Loom sees the atomics of the tree. The `Watched` marker inside records and values checks
 //! that they are published before they are read.
 #![cfg(loom)]
 
 use std::sync::Arc;
 
 use alluvium_mem::epoch::{Eviction, Limbo, Readers, Slots};
-use alluvium_mem::frames::{Frame, Place, Slab, Space};
+use alluvium_mem::frames::{Frame, Slab, Space};
 use alluvium_mem::{Memtable, MemtableOptions};
 use loom::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 
@@ -209,17 +209,15 @@ where
         let (other, frames) = (Arc::clone(&slots), slab.clone());
         let evictor = loom::thread::spawn(move || {
             let mut limbo = Limbo::new(&readers);
-            let place = Place { slab: 0, index: 0 };
-            let evicted = other.evict(0, (frames.address(0), place), true, &mut limbo);
+            let evicted = other.evict(0, frames.address(0), true, &mut limbo);
             assert_eq!(evicted, Eviction::Evicted);
-            let mut free = None;
-            limbo.reclaim(|_, frame| free = Some(frame));
-            if let Some(space) = free.and_then(|frame| frame.into_space().ok()) {
+            let free = limbo.reclaim().pop();
+            if let Some(space) = free.and_then(|(_, frame)| frame.into_space().ok()) {
                 drop(filled(space, 8));
             }
         });
         let kept = read(&slots);
-        // A frame without references is claimed by anybody.
+        // Any thread may claim a frame without references.
         if let Some(space) = slab.claim(0) {
             drop(filled(space, 9));
         }

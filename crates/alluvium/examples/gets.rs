@@ -34,7 +34,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const USAGE: &str = "usage: gets [--rows N] [--value-bytes N] [--memory-mib N] [--block-bytes N,N,...] [--threads N] [--rounds N] [--seconds N] [--idle-seconds N] DIR";
 const KEY_BYTES: usize = 16;
-/// Time of a call from which on its wait for a processor is looked at.
+/// Time of a call from which on its wait for a processor is subtracted.
 const LONG_NS: u32 = 200_000;
 const HEADER: &str =
     "block_bytes,phase,operations_per_s,cpu_us,misses,written_bytes,longest_ms,own_ms,p999_us";

@@ -3,8 +3,8 @@
 //! Each table keeps its decoded blocks in slots of its own, one for each block, so a hit costs one
 //! pointer load in addition to the fence search that a reader makes anyway. Only the memory is
 //! shared: a miss asks for a frame, and the cache takes one from a slot that is less used. The
-//! frames are pieces of slabs that the cache holds for good ([`pool`]), so a steady state allocates
-//! and frees nothing.
+//! frames are pieces of slabs ([`pool`]), so nothing is allocated and freed while the mix of block
+//! sizes stays.
 //!
 //! The capacity is the part of the memory budget that other uses leave: see [`crate::memory`]. It
 //! changes at any time; later misses and [`Cache::trim`] return the slabs above it.
@@ -33,10 +33,10 @@ use std::sync::{Arc, Weak};
 /// Decoded blocks of all tables of a database, within a limit. Shared by `Arc`.
 pub struct Cache {
     budget: Arc<MemoryBudget>,
-    /// Bytes of slabs, and those of them that are being returned. Changed under the pool's mutex.
-    /// Relaxed: the numbers order nothing.
+    /// Bytes of slabs, and those without slabs that are being returned. Changed under the pool's
+    /// mutex. Relaxed: the numbers order nothing.
     used: DecidingU64,
-    leaving: DecidingU64,
+    staying: DecidingU64,
     pool: Mutex<Pool>,
     readers: Arc<Readers>,
     counters: [CachePadded<Counters>; COUNTER_SHARDS],
@@ -51,8 +51,8 @@ struct Counters {
 /// Large enough that threads on different cores rarely share a counter's cache line.
 pub const COUNTER_SHARDS: usize = 16;
 
-/// Attempts of a miss to get a frame. Only frames that a cursor or a value kept while they were
-/// evicted make an attempt fail.
+/// Attempts of a miss to get a frame. An attempt fails only if a cursor or value keeps the evicted
+/// frame.
 const CLAIMS_MAX: usize = 8;
 
 /// Number of frames that a dropped table returns between two releases of the pool's mutex.
@@ -65,7 +65,7 @@ impl Cache {
         let cache = Arc::new(Cache {
             budget,
             used: DecidingU64::new(0),
-            leaving: DecidingU64::new(0),
+            staying: DecidingU64::new(0),
             pool: Mutex::new(Pool::new(&readers)),
             readers,
             counters: std::array::from_fn(|_| CachePadded::default()),
@@ -95,7 +95,7 @@ impl Cache {
         self.budget.left_for_cache()
     }
 
-    /// Returns slabs until the total is within the capacity. For background threads: it may take
+    /// Frees slabs until the total is within the capacity. For background threads: it may take
     /// milliseconds.
     pub fn trim(&self) {
         self.trim_by(u64::MAX);
@@ -106,17 +106,14 @@ impl Cache {
     fn trim_by(&self, bytes: u64) {
         // Most calls find nothing to do, and a thread that loses its processor while it holds the
         // mutex delays every miss.
-        if self.is_within() && self.leaving.load(Ordering::Relaxed) == 0 {
+        if self.is_within() && self.used_bytes() == self.staying_bytes() {
             return;
         }
         let enough = self.staying_bytes().saturating_sub(bytes);
         // Ends: each round makes a slab leave, or frees what has left.
         loop {
             let is_enough = self.is_within() || self.staying_bytes() <= enough;
-            let more = self.with_pool(|pool| match is_enough {
-                true => pool.reclaim_all(),
-                false => pool.shrink() || pool.reclaim_all(),
-            });
+            let more = self.with_pool(|pool| (!is_enough && pool.shrink()) || pool.reclaim_all());
             if !more {
                 return;
             }
@@ -136,17 +133,15 @@ impl Cache {
     }
 
     fn staying_bytes(&self) -> u64 {
-        let leaving = self.leaving.load(Ordering::Relaxed);
-        self.used_bytes().saturating_sub(leaving)
+        self.staying.load(Ordering::Relaxed)
     }
 
-    /// Runs `work` under the pool's mutex, and frees without it the slabs that the pool returns.
+    /// Runs `work` under the pool's mutex. The slabs that the pool returns are freed without it.
     fn with_pool<T>(&self, work: impl FnOnce(&mut Pool) -> T) -> T {
         let mut pool = self.pool.lock();
         let result = work(&mut pool);
         self.used.store(pool.bytes(), Ordering::Relaxed);
-        let leaving = pool.leaving_bytes();
-        self.leaving.store(leaving, Ordering::Relaxed);
+        self.staying.store(pool.staying_bytes(), Ordering::Relaxed);
         let returned = pool.returned();
         drop(pool);
         drop(returned);
@@ -190,8 +185,8 @@ impl Cache {
     }
 
     /// Returns a frame of at least `bytes` for a slot of a registered owner. `None` if the cache
-    /// has none: it is too small, or a reader that lost its processor in the middle of a read keeps
-    /// evicted frames.
+    /// has none: it is too small, cursors and values keep its frames, or a reader that lost its
+    /// processor in the middle of a read delays evicted ones.
     pub fn claim(&self, owner: u32, slot: u32, bytes: usize) -> Option<Space> {
         self.budget.lower_peak(bytes as u64);
         let capacity = self.capacity_bytes();
@@ -209,8 +204,8 @@ impl Cache {
         None
     }
 
-    /// Returns frames whose owner has removed them from its slots, and that no reader holds without
-    /// a reference.
+    /// Takes back frames that their owner has removed from its slots, and that no reader holds
+    /// without a reference.
     pub fn give_back(&self, frames: impl Iterator<Item = AnyFrame>) {
         let mut frames = frames
             .filter_map(|frame| Some((frame.place()?, frame)))
@@ -219,9 +214,8 @@ impl Cache {
             let some: Vec<_> = frames.by_ref().take(RETURNED_AT_ONCE).collect();
             self.with_pool(|pool| {
                 for (place, frame) in some {
-                    pool.give_back(place, frame);
+                    pool.list_free(place, Some(frame));
                 }
-                pool.reclaim();
             });
         }
     }

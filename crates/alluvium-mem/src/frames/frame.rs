@@ -16,7 +16,7 @@ use crate::sync::{AtomicU32, Ordering, fence};
 const REFERENCES_MAX: u32 = u32::MAX / 2;
 
 impl Slab {
-    /// Claims a free frame; `None` if somebody holds it.
+    /// Claims a free frame; `None` if it has a reference.
     pub fn claim(&self, index: u32) -> Option<Space> {
         let (claim, refusal) = (Ordering::Acquire, Ordering::Relaxed);
         let references = self.0.references(index);
@@ -91,7 +91,7 @@ impl AnyFrame {
 
 impl Clone for AnyFrame {
     fn clone(&self) -> AnyFrame {
-        // Relaxed: there is a reference already, so nobody claims the frame.
+        // Relaxed: there is a reference already, so no thread claims the frame.
         let before = self.references().fetch_add(1, Ordering::Relaxed);
         if before > REFERENCES_MAX {
             abort();
@@ -121,7 +121,7 @@ impl Space {
     pub fn alone(frame_bytes: usize) -> Space {
         let memory = Memory::new(ALONE, frame_bytes.next_multiple_of(FRAME_ALIGN), 1);
         let space = Slab(memory).claim(0);
-        space.expect("nobody else knows this frame")
+        space.expect("no other thread knows this frame")
     }
 
     /// Returns the size of the frame in bytes, for [`frame_bytes`].
@@ -142,7 +142,7 @@ impl Space {
     ) -> Filling<S> {
         assert!(frame_bytes::<S>(words, bytes) <= self.bytes());
         let header = self.0.header();
-        // SAFETY: the only reference, and the shape fits behind the header. Fewer words and bytes
+        // SAFETY: the only reference, and the shape fits after the header. Fewer words and bytes
         // than in `u32` are in the frame, or else its size would not fit.
         unsafe {
             (*header).words = u32::try_from(words).expect("frames are smaller");
@@ -158,7 +158,7 @@ impl Space {
 
 /// Largest size of a shape. Shapes of all sizes have this place and nothing else is ever in it,
 /// because unused bytes of a shape, such as padding, are not initialized.
-pub const SHAPE_BYTES_MAX: usize = 40;
+const SHAPE_BYTES_MAX: usize = 40;
 
 /// Returns the offset of the words.
 const fn words_at<S>() -> usize {

@@ -11,17 +11,18 @@
 //!
 //! The shape is a small value of the user that says what the words and bytes mean.
 //!
-//! # Who may touch a frame
+//! # Ownership
 //!
 //! The reference count decides. It is 0 in a free frame. A claim raises it from 0 to 1, so one
 //! thread wins, and only the holder of that reference writes to the frame. After [`Filling::share`]
-//! nobody writes: all holders read. A drop lowers the count with release and a claim reads it with
-//! acquire, so everything that the last holders did happens before the next content is written.
+//! no thread writes: all holders read. A drop lowers the count with release and a claim reads it
+//! with acquire, so everything that the last holders did happens before the next content is
+//! written.
 
 mod frame;
 mod slab;
 
-pub use frame::{AnyFrame, Filling, Frame, SHAPE_BYTES_MAX, Space, frame_bytes};
+pub use frame::{AnyFrame, Filling, Frame, Space, frame_bytes};
 pub(crate) use slab::Header;
 pub use slab::{FRAME_ALIGN, FrameAddress, Place, Slab, slab_bytes};
 

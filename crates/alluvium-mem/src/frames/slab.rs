@@ -1,4 +1,4 @@
-//! Memory of frames: slabs, and the header in front of each frame.
+//! Memory of frames: slabs, and the header of each frame.
 
 #[cfg(loom)]
 use std::ptr;
@@ -119,8 +119,18 @@ pub fn slab_bytes(frame_bytes: usize, frames: u32) -> usize {
 pub struct Slab(pub(super) Arc<Memory>);
 
 /// Address of a frame in a slab. It keeps nothing alive and allows no access.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct FrameAddress(pub(crate) *const ());
+#[derive(Clone, Copy)]
+pub struct FrameAddress {
+    pub(crate) header: *const Header,
+    place: Place,
+}
+
+impl FrameAddress {
+    /// Returns the place of the frame.
+    pub fn place(self) -> Place {
+        self.place
+    }
+}
 
 impl Slab {
     /// Allocates a slab of `frames` frames of `frame_bytes` each, with the caller's `number`. Takes
@@ -152,10 +162,14 @@ impl Slab {
 
     /// Returns the address of a frame.
     pub fn address(&self, index: u32) -> FrameAddress {
-        FrameAddress(self.0.header(index).as_ptr().cast())
+        let slab = self.0.number;
+        FrameAddress {
+            header: self.0.header(index).as_ptr(),
+            place: Place { slab, index },
+        }
     }
 
-    /// Returns true if nobody holds the frame. The answer may be outdated at once.
+    /// Returns true if the frame has no reference. The answer may be outdated at once.
     pub fn is_free(&self, index: u32) -> bool {
         self.0.references(index).load(Ordering::Relaxed) == 0
     }

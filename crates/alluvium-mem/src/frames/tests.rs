@@ -113,3 +113,38 @@ fn threads_that_claim_one_frame_take_turns() {
     });
     assert!(slab.is_free(0));
 }
+
+#[test]
+fn the_size_of_a_slab_is_known_before_it_exists() {
+    let frames = [64, 4_032, 4_352, 65_536, 300_032].into_iter();
+    let counts = [1, 2, 15, 16, 31, 480, 481, 482];
+    for (frame, count) in frames.flat_map(|frame| counts.map(|count| (frame, count))) {
+        if cfg!(miri) && frame * count as usize > 200_000 {
+            continue;
+        }
+        let slab = Slab::new(0, frame, count);
+        assert_eq!(slab.bytes(), slab_bytes(frame, count), "{count} of {frame}");
+        let content = frame * count as usize;
+        assert!(slab.bytes() >= content && slab.bytes() <= content + frame.max(65_536));
+        drop(slab.claim(count - 1));
+    }
+}
+
+#[test]
+#[cfg(all(target_os = "linux", not(miri)))]
+fn a_large_slab_asks_for_huge_pages() {
+    let slab = Slab::new(0, 4_352, 481);
+    assert_eq!(slab.bytes(), 2 << 20);
+    let frame = filled(slab.claim(0).expect("free"), 7);
+    let start = format!("{:x}-", std::ptr::from_ref(frame.shape()).addr() & !0xFFF);
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux");
+    let own = maps.split("VmFlags:").find(|part| part.contains(&start));
+    let own = own.expect("its mapping begins there");
+    let flags = maps
+        .split_once(own)
+        .and_then(|(_, rest)| rest.lines().next());
+    assert!(
+        flags.is_some_and(|flags| flags.contains(" hg")),
+        "{flags:?}"
+    );
+}

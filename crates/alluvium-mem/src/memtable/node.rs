@@ -27,7 +27,7 @@ use crate::arena::Arena;
 use crate::sync::{
     AtomicPtr, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
-    Published, Spin, fence,
+    Spin, Watched, fence,
 };
 
 /// Slots of a node. Few under loom and miri, so that their short runs split nodes and grow the
@@ -46,7 +46,7 @@ pub(super) struct Node {
     version: AtomicU64,
     count: AtomicUsize,
     is_leaf: bool,
-    published: Published,
+    published: Watched,
     heads: [AtomicU64; SLOTS],
     records: [AtomicPtr<Record>; SLOTS],
 }
@@ -107,7 +107,7 @@ impl Node {
             version: AtomicU64::new(0),
             count: AtomicUsize::new(0),
             is_leaf,
-            published: Published::new(),
+            published: Watched::new(),
             heads: std::array::from_fn(|_| AtomicU64::new(0)),
             records: std::array::from_fn(|_| AtomicPtr::new(null_mut())),
         }
@@ -307,7 +307,7 @@ impl<'m> NodeRef<'m> {
         // SAFETY: `from_raw` promises a published node that lives as long as `'m`; all its mutable
         // fields are atomic.
         let node = unsafe { self.ptr.as_ref() };
-        node.published.check();
+        node.published.read();
         node
     }
 

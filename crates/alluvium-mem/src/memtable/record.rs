@@ -20,7 +20,7 @@ use crate::arena::Arena;
 use crate::sync::{
     AtomicPtr,
     Ordering::{Acquire, Relaxed, Release},
-    Published,
+    Watched,
 };
 
 /// One version of a key.
@@ -45,7 +45,7 @@ pub(super) struct Record {
     /// record.
     until_trim: AtomicU32,
     key_len: u32,
-    published: Published,
+    published: Watched,
 }
 
 #[repr(C)]
@@ -54,7 +54,7 @@ pub(super) struct Version {
     seqno: u64,
     value_len: u32,
     kind: u8,
-    published: Published,
+    published: Watched,
 }
 
 /// A published record in an arena that lives at least as long as `'m`.
@@ -87,7 +87,7 @@ impl<'m> RecordRef<'m> {
             newest: AtomicPtr::new(version.ptr.as_ptr()),
             until_trim: AtomicU32::new(TRIM_INTERVAL_MIN),
             key_len: key.len() as u32,
-            published: Published::new(),
+            published: Watched::new(),
         };
         // SAFETY: the memory is fresh, aligned, and large enough for the record and the key after
         // it.
@@ -162,7 +162,7 @@ impl<'m> RecordRef<'m> {
     fn record(self) -> &'m Record {
         // SAFETY: `from_raw` promises a published record that lives as long as `'m`.
         let record = unsafe { self.ptr.as_ref() };
-        record.published.check();
+        record.published.read();
         record
     }
 }
@@ -178,7 +178,7 @@ impl<'m> VersionRef<'m> {
             seqno: entry.seqno,
             value_len: entry.value.len() as u32,
             kind: entry.kind,
-            published: Published::new(),
+            published: Watched::new(),
         };
         // SAFETY: the memory is fresh, aligned, and large enough for the version and the value
         // after it.
@@ -245,7 +245,7 @@ impl<'m> VersionRef<'m> {
     fn version(self) -> &'m Version {
         // SAFETY: `from_raw` promises a published version that lives as long as `'m`.
         let version = unsafe { self.ptr.as_ref() };
-        version.published.check();
+        version.published.read();
         version
     }
 }

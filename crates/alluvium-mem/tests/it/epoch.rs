@@ -45,14 +45,13 @@ impl Fixture {
     }
 
     fn evict(&mut self, index: u32, used_too: bool) -> Eviction {
-        let frame = (self.slab.address(index), Place { slab: 0, index });
+        let frame = self.slab.address(index);
         self.slots.evict(0, frame, used_too, &mut self.limbo)
     }
 
     fn reclaim(&mut self) -> Vec<AnyFrame> {
-        let mut returned = Vec::new();
-        self.limbo.reclaim(|_, frame| returned.push(frame));
-        returned
+        let returned = self.limbo.reclaim();
+        returned.into_iter().map(|(_, frame)| frame).collect()
     }
 }
 
@@ -65,17 +64,16 @@ fn an_evicted_frame_is_returned_after_its_readers_have_left() {
     } = Fixture::new(7);
     let held = slots.hold(0).expect("full");
     let place = Place { slab: 0, index: 0 };
-    let evicted = slots.evict(0, (slab.address(0), place), true, &mut limbo);
+    let evicted = slots.evict(0, slab.address(0), true, &mut limbo);
     assert_eq!(evicted, Eviction::Evicted);
     assert!(!slots.is_full(0) && slots.hold(0).is_none());
     for _ in 0..3 {
-        limbo.reclaim(|_, _| panic!("it has a reader"));
+        assert!(limbo.reclaim().is_empty());
     }
     assert_eq!(limbo.len(), 1);
     check(&held, 7);
     drop(held);
-    let mut returned = Vec::new();
-    limbo.reclaim(|at, frame| returned.push((at, frame)));
+    let mut returned = limbo.reclaim();
     assert!(limbo.is_empty() && !slab.is_free(0));
     let (at, frame) = returned.pop().expect("returned");
     assert_eq!((at, frame.place()), (place, Some(place)));
@@ -145,13 +143,13 @@ fn frames_of_a_dropped_limbo_are_freed_by_another_one_or_with_the_readers() {
         assert!(slots.fill(0, frame).is_ok());
         let held = slots.hold(0);
         let mut limbo = Limbo::new(&readers);
-        let at = (slab.address(0), Place { slab: 0, index: 0 });
-        assert_eq!(slots.evict(0, at, true, &mut limbo), Eviction::Evicted);
+        let frame = slab.address(0);
+        assert_eq!(slots.evict(0, frame, true, &mut limbo), Eviction::Evicted);
         drop(limbo);
         assert!(!slab.is_free(0));
         drop(held);
         if another {
-            Limbo::new(&readers).reclaim(|_, _| ());
+            drop(Limbo::new(&readers).reclaim());
             assert!(slab.is_free(0));
         }
         drop((slots, readers));
@@ -167,8 +165,8 @@ fn a_reader_without_a_word_delays_every_return() {
     // The last one found no word.
     let last = held.pop();
     drop(held);
-    let at = (fixture.slab.address(0), Place { slab: 0, index: 0 });
-    let evicted = slots.evict(0, at, true, &mut fixture.limbo);
+    let frame = fixture.slab.address(0);
+    let evicted = slots.evict(0, frame, true, &mut fixture.limbo);
     assert_eq!(evicted, Eviction::Evicted);
     for _ in 0..3 {
         assert!(fixture.reclaim().is_empty());
@@ -220,10 +218,9 @@ fn readers_on_other_threads_see_only_valid_frames() {
         for round in 0..rounds {
             let slot = round % SLOTS;
             let index = filled_frames[slot];
-            let at = (slab.address(index), Place { slab: 0, index });
-            slots.evict(slot, at, true, &mut limbo);
+            slots.evict(slot, slab.address(index), true, &mut limbo);
             if limbo.len() >= 4 {
-                limbo.reclaim(|_, _| returned += 1);
+                returned += limbo.reclaim().len();
             }
             let free = (0..slab.frames()).find_map(|index| Some((index, slab.claim(index)?)));
             if let Some((index, space)) = free {

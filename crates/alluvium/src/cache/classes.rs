@@ -6,17 +6,24 @@ use alluvium_mem::frames::FRAME_ALIGN;
 /// Bits of a size after its highest one that a class keeps.
 const PRECISION: u32 = 4;
 
-/// Returns the number of the smallest class whose frames have at least `bytes`, and the size of its
-/// frames.
-pub(super) fn class_of(bytes: usize) -> (usize, usize) {
+/// Returns the number of the smallest class whose frames have at least `bytes`.
+pub(super) fn class_of(bytes: usize) -> usize {
     let lines = bytes.div_ceil(FRAME_ALIGN).max(1);
-    let shift = (usize::BITS - lines.leading_zeros()).saturating_sub(PRECISION + 1);
-    let step = 1 << shift;
-    let lines = lines.next_multiple_of(step);
+    let lines = lines.next_multiple_of(1 << shift_of(lines));
     // The rounding may have carried into the next power of two.
-    let shift = (usize::BITS - lines.leading_zeros()).saturating_sub(PRECISION + 1);
-    let class = (shift as usize) << PRECISION;
-    (class + (lines >> shift), lines * FRAME_ALIGN)
+    let shift = shift_of(lines);
+    ((shift as usize) << PRECISION) + (lines >> shift)
+}
+
+/// Returns the size of a class's frames in bytes.
+pub(super) fn frame_bytes_of(class: usize) -> usize {
+    let shift = (class >> PRECISION).saturating_sub(1);
+    let lines = (class - (shift << PRECISION)) << shift;
+    lines * FRAME_ALIGN
+}
+
+fn shift_of(lines: usize) -> u32 {
+    lines.ilog2().saturating_sub(PRECISION)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -27,10 +34,11 @@ mod tests {
     fn classes_are_close_and_in_order() {
         let mut last = (0, 0);
         for bytes in (1..100_000).chain((17..40).map(|bit| (1 << bit) + 1)) {
-            let (class, frame) = class_of(bytes);
+            let class = class_of(bytes);
+            let frame = frame_bytes_of(class);
             assert!(frame >= bytes && frame.is_multiple_of(FRAME_ALIGN));
             assert!(frame < bytes + FRAME_ALIGN + bytes / 16, "{bytes}: {frame}");
-            assert_eq!(class_of(frame), (class, frame));
+            assert_eq!(class_of(frame), class);
             assert!(class > last.0 || (class, frame) == last, "{bytes}");
             if bytes < 100_000 {
                 assert!(class <= last.0 + 1, "{bytes}");

@@ -1,5 +1,5 @@
-//! Slabs of the cache: which frames are free, which slot each other one belongs to, and which are
-//! evicted next.
+//! Frames of the cache: which are free, which slot each other one belongs to, and which are evicted
+//! next.
 //!
 //! Each class of frame sizes has slabs of its own, and a hand that goes around them (CLOCK): a
 //! frame that was not held since the hand's last visit is evicted. A class that needs a frame takes
@@ -12,8 +12,8 @@
 
 mod slabs;
 
-use super::classes::class_of;
-use alluvium_mem::epoch::{Eviction, Limbo, Readers};
+use super::classes::{class_of, frame_bytes_of};
+use alluvium_mem::epoch::{Eviction, Limbo, Readers, Slots};
 use alluvium_mem::frames::{AnyFrame, FrameAddress, Place, Slab, Space};
 use std::collections::VecDeque;
 use std::mem;
@@ -24,7 +24,8 @@ type User = (u32, u32);
 
 /// User of a frame in a list of free frames.
 const FREE: User = (u32::MAX, u32::MAX);
-/// User of a frame in no list, which the hand finds once nobody keeps it.
+/// User of a frame that was in such a list when its slab began to leave. If the class takes the
+/// slab back, the hand finds the frame.
 const LOST: User = (u32::MAX, 0);
 
 /// Frames that a class without a slab takes from larger ones before it gets one of its own, and
@@ -32,18 +33,19 @@ const LOST: User = (u32::MAX, 0);
 const BORROWED_MAX: u32 = 16;
 const BORROWED_CLASSES: usize = 4;
 
-/// Most frames that are evicted together. Together, because the check that no reader looks at them
-/// visits a cache line for each thread that reads.
+/// Most frames that are evicted together. A check that no reader looks at them visits a cache line
+/// for each thread that reads, so one check serves many frames.
 const BATCH_MAX: u32 = 32;
-/// Share of a class that is evicted together at most.
-const BATCH_SHARE: u32 = 64;
+/// Divisor of a class's frames for those that are evicted together at most.
+const BATCH_DIVISOR: u32 = 64;
 /// Steps of the hand for each wanted frame, after which it evicts used frames too.
 const STEPS_PER_FRAME: u32 = 32;
-/// Share of the capacity in the limbo above which no frame is evicted. Only a reader that lost its
-/// processor in the middle of a read makes the limbo that large.
-const CLOGGED_SHARE: u64 = 16;
+/// Divisor of the capacity for the limbo above which no frame is evicted. Only a reader that lost
+/// its processor in the middle of a read makes the limbo that large.
+const CLOGGED_DIVISOR: u64 = 16;
 
-/// Rounds of a claim: to evict, to take what became free, and once more if others were faster.
+/// Rounds of a claim: to evict, to take what became free, and once more if readers still looked at
+/// all that was evicted.
 const ROUNDS_MAX: usize = 3;
 
 /// Leaving slabs that are looked at with each claim that finds no free frame.
@@ -51,14 +53,19 @@ const LEAVING_CHECKED: usize = 4;
 
 /// Slots whose frames the cache may evict.
 pub trait FrameOwner: Send + Sync {
-    /// Moves a frame from a slot to the limbo; see [`alluvium_mem::epoch::Slots::evict`].
-    fn evict(
-        &self,
-        slot: u32,
-        frame: (FrameAddress, Place),
-        used_too: bool,
-        limbo: &mut Limbo,
-    ) -> Eviction;
+    /// Moves a frame from a slot to the limbo; see [`Slots::evict`].
+    fn evict(&self, slot: u32, frame: FrameAddress, used_too: bool, limbo: &mut Limbo) -> Eviction;
+}
+
+impl<S: Send + Sync> FrameOwner for Slots<S> {
+    fn evict(&self, slot: u32, frame: FrameAddress, used_too: bool, limbo: &mut Limbo) -> Eviction {
+        let slot = slot as usize;
+        // The frame may have been claimed for a dropped owner whose number this one has now.
+        if slot >= self.len() {
+            return Eviction::Other;
+        }
+        self.evict(slot, frame, used_too, limbo)
+    }
 }
 
 /// Result of a visit of the hand.
@@ -68,7 +75,7 @@ enum Visit {
     Freed,
     /// It was used since the last visit.
     Used,
-    /// It was free already, or somebody keeps or fills it.
+    /// It was free already, or is being filled, or a cursor or value keeps it.
     Passed,
 }
 
@@ -81,10 +88,11 @@ pub(super) enum Free {
 
 /// See the module. Guarded by the cache's mutex.
 pub(super) struct Pool {
-    /// By number; `None` for a number that is free.
+    /// By number; `None` for the free numbers.
     slabs: Vec<Option<SlabState>>,
+    free_slabs: Vec<u32>,
     classes: Vec<Class>,
-    /// By number.
+    /// By number; `None` for the free numbers.
     owners: Vec<Option<Arc<dyn FrameOwner>>>,
     free_owners: Vec<u32>,
     limbo: Limbo,
@@ -120,16 +128,27 @@ struct Class {
     /// Next frame that the hand visits.
     hand: u32,
     free: Vec<(Place, Option<AnyFrame>)>,
+    /// Frames of all its slabs.
     frames: u32,
-    bytes: usize,
     /// Claims that were served by larger classes.
     borrowed: u32,
+}
+
+impl Class {
+    /// Takes a slab out of the hand's way.
+    fn remove(&mut self, slab: u32) {
+        if self.slabs.front() == Some(&slab) {
+            self.hand = 0;
+        }
+        self.slabs.retain(|&other| other != slab);
+    }
 }
 
 impl Pool {
     pub(super) fn new(readers: &Arc<Readers>) -> Pool {
         Pool {
             slabs: Vec::new(),
+            free_slabs: Vec::new(),
             classes: Vec::new(),
             owners: Vec::new(),
             free_owners: Vec::new(),
@@ -149,9 +168,9 @@ impl Pool {
         self.bytes
     }
 
-    /// Returns the bytes of slabs that wait for the last user of a frame.
-    pub(super) fn leaving_bytes(&self) -> u64 {
-        self.leaving_bytes
+    /// Returns the bytes of slabs without those that wait for the last user of a frame.
+    pub(super) fn staying_bytes(&self) -> u64 {
+        self.bytes - self.leaving_bytes
     }
 
     #[cfg(test)]
@@ -165,16 +184,7 @@ impl Pool {
     }
 
     pub(super) fn register(&mut self, owner: Arc<dyn FrameOwner>) -> u32 {
-        match self.free_owners.pop() {
-            Some(number) => {
-                self.owners[number as usize] = Some(owner);
-                number
-            }
-            None => {
-                self.owners.push(Some(owner));
-                self.owners.len() as u32 - 1
-            }
-        }
+        number_of(&mut self.owners, &mut self.free_owners, |_| owner)
     }
 
     pub(super) fn unregister(&mut self, owner: u32) -> Option<Arc<dyn FrameOwner>> {
@@ -188,8 +198,8 @@ impl Pool {
         if self.staying_bytes() > capacity {
             self.shrink();
         }
-        let (class, frame_bytes) = self.class_for(bytes);
-        if frame_bytes as u64 > capacity {
+        let class = self.class_for(bytes);
+        if frame_bytes_of(class) as u64 > capacity {
             return None;
         }
         for _ in 0..ROUNDS_MAX {
@@ -197,13 +207,16 @@ impl Pool {
                 return Some(free);
             }
             self.reclaim();
-            if !self.classes[class].free.is_empty() || self.grow(class, frame_bytes, capacity) {
+            if !self.classes[class].free.is_empty() || self.grow(class, capacity) {
                 continue;
             }
-            let is_clogged = self.limbo_bytes > capacity / CLOGGED_SHARE;
-            let evicted = !is_clogged
-                && (self.take_memory(class, frame_bytes, capacity) || self.turn_hand(class));
-            if !evicted {
+            if self.limbo_bytes > capacity / CLOGGED_DIVISOR {
+                return None;
+            }
+            if self.take_memory(class, capacity) {
+                continue;
+            }
+            if !self.turn_hand(class) {
                 return None;
             }
             self.reclaim();
@@ -211,25 +224,22 @@ impl Pool {
         self.take_free(class, user)
     }
 
-    /// Returns the class for a claim, and the size of its frames: the smallest that fits, or a
-    /// slightly larger one while there are few such claims.
-    fn class_for(&mut self, bytes: usize) -> (usize, usize) {
-        let (class, frame_bytes) = class_of(bytes);
+    /// Returns the class for a claim: the smallest that fits, or a slightly larger one while there
+    /// are few such claims.
+    fn class_for(&mut self, bytes: usize) -> usize {
+        let class = class_of(bytes);
         let classes_min = class + BORROWED_CLASSES + 1;
         if self.classes.len() < classes_min {
             self.classes.resize_with(classes_min, Class::default);
         }
         let own = &mut self.classes[class];
-        if own.slabs.is_empty() && own.borrowed < BORROWED_MAX {
-            own.borrowed += 1;
-            let larger = class + 1..classes_min;
-            if let Some(other) = larger.into_iter().find(|&c| self.classes[c].frames > 0) {
-                let front = self.classes[other].slabs.front();
-                let frame_bytes = front.map(|&front| self.slab(front).slab.frame_bytes());
-                return (other, frame_bytes.expect("a class with frames"));
-            }
+        if own.frames > 0 || own.borrowed == BORROWED_MAX {
+            return class;
         }
-        (class, frame_bytes)
+        own.borrowed += 1;
+        let mut larger = class + 1..classes_min;
+        let found = larger.find(|&other| self.classes[other].frames > 0);
+        found.unwrap_or(class)
     }
 
     fn slab(&self, number: u32) -> &SlabState {
@@ -257,52 +267,51 @@ impl Pool {
         None
     }
 
-    /// Returns a frame to the free ones, or to its slab if that is leaving.
-    pub(super) fn give_back(&mut self, place: Place, frame: AnyFrame) {
+    /// Lists a frame as free, or drops it if its slab is leaving.
+    pub(super) fn list_free(&mut self, place: Place, frame: Option<AnyFrame>) {
         let state = self.slab_mut(place.slab);
         if !state.is_leaving {
             state.users[place.index as usize] = FREE;
             let class = state.class;
-            self.classes[class].free.push((place, Some(frame)));
+            self.classes[class].free.push((place, frame));
         }
     }
 
     /// Frees the evicted frames that no reader looks at, and some leaving slabs without users.
-    pub(super) fn reclaim(&mut self) {
-        let (slabs, classes) = (&mut self.slabs, &mut self.classes);
-        let bytes = &mut self.limbo_bytes;
-        if !self.limbo.is_empty() {
-            self.limbo.reclaim(|place, frame| {
-                let state = slabs[place.slab as usize].as_mut().expect("it has a frame");
-                *bytes -= state.slab.frame_bytes() as u64;
-                if !state.is_leaving {
-                    state.users[place.index as usize] = FREE;
-                    classes[state.class].free.push((place, Some(frame)));
-                }
-            });
-        }
+    fn reclaim(&mut self) {
+        self.reclaim_frames();
         self.finish_leaving(LEAVING_CHECKED);
     }
 
     /// Does the same as [`Pool::reclaim`] for all leaving slabs. Returns true if anything changed.
     pub(super) fn reclaim_all(&mut self) -> bool {
         let before = (self.limbo.len(), self.leaving.len());
-        self.reclaim();
+        self.reclaim_frames();
         self.finish_leaving(self.leaving.len());
         before != (self.limbo.len(), self.leaving.len())
     }
 
-    /// Evicts a batch of frames of a class. Returns false if all its frames are kept.
+    fn reclaim_frames(&mut self) {
+        if self.limbo.is_empty() {
+            return;
+        }
+        for (place, frame) in self.limbo.reclaim() {
+            self.limbo_bytes -= self.slab(place.slab).slab.frame_bytes() as u64;
+            self.list_free(place, Some(frame));
+        }
+    }
+
+    /// Evicts a batch of frames of a class. Returns false if no visited frame could be evicted.
     fn turn_hand(&mut self, class: usize) -> bool {
         let frames = self.classes[class].frames;
-        let batch = (frames / BATCH_SHARE).clamp(1, BATCH_MAX);
+        let batch = (frames / BATCH_DIVISOR).clamp(1, BATCH_MAX);
         let (mut wanted, steps_max) = (batch, batch * STEPS_PER_FRAME);
         for step in 0..2 * steps_max {
             let own = &mut self.classes[class];
-            let Some(&number) = own.slabs.front() else {
+            let Some(&slab) = own.slabs.front() else {
                 break;
             };
-            let state = self.slabs[number as usize].as_mut().expect("a slab in use");
+            let state = self.slabs[slab as usize].as_mut().expect("a slab in use");
             if own.hand == state.slab.frames() {
                 state.visited = self.clock;
                 own.slabs.rotate_left(1);
@@ -311,11 +320,7 @@ impl Pool {
             }
             let index = own.hand;
             own.hand += 1;
-            let place = Place {
-                slab: number,
-                index,
-            };
-            if self.visit(place, step >= steps_max) == Visit::Freed {
+            if self.visit(slab, index, step >= steps_max) == Visit::Freed {
                 wanted -= 1;
                 if wanted == 0 {
                     break;
@@ -326,18 +331,15 @@ impl Pool {
     }
 
     /// Visits a frame: it loses a use, or is evicted if it has none or `used_too` is set.
-    fn visit(&mut self, place: Place, used_too: bool) -> Visit {
-        let state = self.slabs[place.slab as usize]
-            .as_mut()
-            .expect("a slab in use");
-        let index = place.index as usize;
-        let (owner, slot) = state.users[index];
+    fn visit(&mut self, slab: u32, index: u32, used_too: bool) -> Visit {
+        let state = self.slabs[slab as usize].as_mut().expect("a slab in use");
+        let (owner, slot) = state.users[index as usize];
         if (owner, slot) == FREE {
             return Visit::Passed;
         }
-        let address = state.slab.address(place.index);
+        let address = state.slab.address(index);
         let evicted = match self.owners.get(owner as usize) {
-            Some(Some(owner)) => owner.evict(slot, (address, place), used_too, &mut self.limbo),
+            Some(Some(owner)) => owner.evict(slot, address, used_too, &mut self.limbo),
             _ => Eviction::Other,
         };
         match evicted {
@@ -347,13 +349,25 @@ impl Pool {
             }
             Eviction::Used => Visit::Used,
             // In no slot: being filled, in the limbo, kept by a cursor or value, or forgotten.
-            Eviction::Other if state.slab.is_free(place.index) && !state.is_leaving => {
-                state.users[index] = FREE;
-                let class = &mut self.classes[state.class];
-                class.free.push((place, None));
+            Eviction::Other if state.slab.is_free(index) && !state.is_leaving => {
+                self.list_free(address.place(), None);
                 Visit::Freed
             }
             Eviction::Other => Visit::Passed,
         }
     }
+}
+
+/// Puts a value into a list with free numbers. Returns its number, which `value` gets too.
+fn number_of<T>(
+    all: &mut Vec<Option<T>>,
+    free: &mut Vec<u32>,
+    value: impl FnOnce(u32) -> T,
+) -> u32 {
+    let number = free.pop().unwrap_or_else(|| {
+        all.push(None);
+        all.len() as u32 - 1
+    });
+    all[number as usize] = Some(value(number));
+    number
 }

@@ -2,33 +2,19 @@
 
 use super::*;
 use crate::memory::Use;
-use alluvium_mem::epoch::{Eviction, Limbo, Slots};
-use alluvium_mem::frames::{Frame, FrameAddress, Place, frame_bytes};
+use alluvium_mem::epoch::Slots;
+use alluvium_mem::frames::{Frame, frame_bytes};
 
 /// Slots whose frames hold the number of their slot.
 struct Owner {
     cache: Arc<Cache>,
-    slots: Arc<OwnerSlots>,
+    slots: Arc<Slots<usize>>,
     number: u32,
-}
-
-struct OwnerSlots(Slots<usize>);
-
-impl FrameOwner for OwnerSlots {
-    fn evict(
-        &self,
-        slot: u32,
-        frame: (FrameAddress, Place),
-        used_too: bool,
-        limbo: &mut Limbo,
-    ) -> Eviction {
-        self.0.evict(slot as usize, frame, used_too, limbo)
-    }
 }
 
 impl Owner {
     fn new(cache: &Arc<Cache>, slots: usize) -> Owner {
-        let slots = Arc::new(OwnerSlots(Slots::new(cache.readers(), slots)));
+        let slots = Arc::new(Slots::new(cache.readers(), slots));
         let owner = Arc::clone(&slots) as Arc<dyn FrameOwner>;
         Owner {
             number: cache.register(owner),
@@ -40,7 +26,7 @@ impl Owner {
     /// Reads a slot as a table does. Returns its frame, with so many bytes on a miss, and whether
     /// it was in the slot or could be put there.
     fn read(&self, slot: usize, bytes: usize) -> (Frame<usize>, bool) {
-        if let Some(held) = self.slots.0.hold(slot) {
+        if let Some(held) = self.slots.hold(slot) {
             assert_eq!(*held.shape(), slot);
             assert!(held.bytes().iter().all(|byte| *byte == slot as u8));
             return (held.keep(), true);
@@ -52,7 +38,7 @@ impl Owner {
         let mut filling = space.fill(slot, 0, bytes);
         filling.parts_mut().1.fill(slot as u8);
         let frame = filling.share();
-        assert!(!is_cached || self.slots.0.fill(slot, frame.clone()).is_ok());
+        assert!(!is_cached || self.slots.fill(slot, frame.clone()).is_ok());
         (frame, is_cached)
     }
 
@@ -69,11 +55,11 @@ impl Owner {
     }
 
     fn is_full(&self, slot: usize) -> bool {
-        self.slots.0.is_full(slot)
+        self.slots.is_full(slot)
     }
 
     fn full(&self) -> usize {
-        (0..self.slots.0.len())
+        (0..self.slots.len())
             .filter(|&slot| self.is_full(slot))
             .count()
     }
@@ -113,6 +99,82 @@ fn a_lower_capacity_is_reached_by_a_trim_and_a_higher_one_by_misses() {
     cache.budget.set_total(0);
     cache.trim();
     assert_eq!((cache.used_bytes(), owner.full()), (0, 0));
+}
+
+#[test]
+fn the_cache_regrows_slowly_or_at_once_when_idle() {
+    let cache = Cache::of_bytes(10 * MIB);
+    let owner = Owner::new(&cache, 64);
+    cache.budget.add(Use::Memtables, 6 << 20);
+    cache.budget.subtract(Use::Memtables, 5 << 20);
+    assert_eq!(cache.capacity_bytes(), 4 * MIB);
+    for slot in 0..64 {
+        drop(cache.claim(owner.number, slot, 1 << 20));
+    }
+    assert_eq!(cache.capacity_bytes(), 5 * MIB, "64 MiB were read");
+    cache.budget.add(Use::Jobs, 1 << 20);
+    assert_eq!(cache.capacity_bytes(), 5 * MIB, "within the last peak");
+    cache.budget.forget_peak();
+    assert_eq!(cache.capacity_bytes(), 8 * MIB);
+}
+
+#[test]
+fn foreground_threads_evict_only_if_trimming_is_far_behind() {
+    let cache = Cache::of_bytes(16 * MIB);
+    let owner = Owner::new(&cache, 4_000);
+    owner.read_all(0..3_900, 4_000);
+    let full = cache.used_bytes();
+    let free = 16 * MIB - full;
+    cache
+        .budget
+        .add_and_help(Use::Memtables, (free + MIB / 4) as usize);
+    assert_eq!(cache.used_bytes(), full, "a sixty-fourth late");
+    cache.budget.add_and_help(Use::Memtables, MIB as usize);
+    assert!(cache.used_bytes() < full);
+}
+
+#[test]
+fn a_frame_of_a_dropped_owner_is_not_looked_for_in_a_shorter_one() {
+    let cache = Cache::of_bytes(MIB);
+    let mut owner = Owner::new(&cache, 1_000);
+    let (kept, _) = owner.read(900, 4_000);
+    cache.unregister(owner.number);
+    let slots = Arc::get_mut(&mut owner.slots).expect("the only user");
+    cache.give_back(slots.remove_all());
+    let shorter = Owner::new(&cache, 1);
+    assert_eq!(shorter.number, owner.number);
+    let other = Owner::new(&cache, 1_000);
+    other.read_all(0..600, 4_000);
+    assert_eq!(*kept.shape(), 900);
+    drop(kept);
+    other.read_all(0..600, 4_000);
+}
+
+#[test]
+fn a_reader_that_stands_still_delays_only_what_it_looks_at() {
+    let cache = Cache::of_bytes(MIB);
+    let owner = Owner::new(&cache, 2_000);
+    owner.read_all(0..200, 4_000);
+    let held = owner.slots.hold(199).expect("cached");
+    let cached = (200..1_000).filter(|&slot| owner.read(slot, 4_000).1);
+    let cached = cached.count();
+    assert!((50..200).contains(&cached), "{cached}");
+    assert!(cache.used_bytes() <= MIB && owner.full() > 200);
+    assert_eq!(*held.shape(), 199);
+    drop(held);
+    owner.read_all(1_000..2_000, 4_000);
+}
+
+#[test]
+fn sizes_that_are_rare_take_frames_of_a_common_one() {
+    let cache = Cache::of_bytes(8 * MIB);
+    let owner = Owner::new(&cache, 1_000);
+    owner.read_all(0..100, 4_000);
+    let before = cache.used_bytes();
+    for slot in 100..110 {
+        owner.read(slot, 3_700 + 10 * (slot % 20));
+    }
+    assert_eq!(cache.used_bytes(), before);
 }
 
 #[test]
@@ -307,7 +369,7 @@ fn frames_of_a_dropped_owner_are_free_for_others() {
     let (kept, _) = owner.read(7, 4_000);
     cache.unregister(owner.number);
     let slots = Arc::get_mut(&mut owner.slots).expect("the only user");
-    cache.give_back(slots.0.remove_all());
+    cache.give_back(slots.remove_all());
     other.read_all(0..200, 4_000);
     assert_eq!(other.full(), 200, "nothing was evicted");
     assert_eq!(*kept.shape(), 7);
@@ -330,7 +392,7 @@ fn threads_that_miss_and_trim_leave_every_frame_right() {
                 for round in 0..20_000usize {
                     let slot = (round * 7_919 + thread * 31) % 600;
                     let bytes = 3_000 + slot % 3 * 700;
-                    if let Some(held) = owner.slots.0.hold(slot) {
+                    if let Some(held) = owner.slots.hold(slot) {
                         assert!(*held.shape() == slot && held.bytes()[bytes - 1] == slot as u8);
                         if round % 50 == 0 {
                             kept = Some((slot, held.keep()));
@@ -343,7 +405,7 @@ fn threads_that_miss_and_trim_leave_every_frame_right() {
                     };
                     let mut filling = space.fill(slot, 0, bytes);
                     filling.parts_mut().1.fill(slot as u8);
-                    let _ = owner.slots.0.fill(slot, filling.share());
+                    let _ = owner.slots.fill(slot, filling.share());
                     if let Some((slot, frame)) = &kept {
                         assert_eq!((frame.shape(), frame.bytes()[0]), (slot, *slot as u8));
                     }

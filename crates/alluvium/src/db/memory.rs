@@ -54,7 +54,7 @@ pub struct MemoryUse {
     /// Memtables with their filters and range deletes: active ones, sealed ones waiting for their
     /// flush, and those kept by open cursors.
     pub memtable_bytes: u64,
-    /// Decoded blocks in the cache, which has all memory left by the other uses.
+    /// Memory of the block cache, free frames included. It has all memory left by the other uses.
     pub cache_bytes: u64,
     /// Fences, filters, range deletes and other metadata of open tables.
     pub table_bytes: u64,

@@ -15,7 +15,7 @@ pub struct Stats {
     pub memory: MemoryUse,
     /// Bytes of sealed memtables that wait for their flush.
     pub sealed_bytes: u64,
-    /// Bytes of decoded blocks in the cache.
+    /// Memory of the block cache in bytes, free frames included.
     pub cache_used_bytes: u64,
     /// Block reads answered by the cache.
     pub cache_hits: u64,

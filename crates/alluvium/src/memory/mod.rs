@@ -1,15 +1,15 @@
 //! Memory budget of a database: an account for each use, and the rest for the block cache.
 //!
 //! The block cache has the bytes that all other uses leave, so each change of an account changes
-//! the cache's capacity. A change only sets a number: later reads and background threads evict the
-//! blocks above the capacity. Memtables and open tables charge themselves exactly, for as long as
+//! the cache's capacity. A change only sets a number: later reads and background threads free the
+//! slabs above the capacity. Memtables and open tables charge themselves exactly, for as long as
 //! any reference to them exists. Other uses go through a [`Charge`], which follows their bytes in
 //! steps: less than a step is never counted, and no row touches an atomic shared with other
 //! threads.
 //!
 //! Accounts cover allocated memory, unused capacity included, as far as the engine can count it.
-//! The remainder is the allocator's (see `docs/guide/keyspaces.md`), stacks, and a few megabytes of
-//! idle buffers of the process.
+//! The remainder is the allocator's (see `docs/guide/keyspaces.md`), stacks, and the
+//! buffers of up to 32 idle readers.
 
 mod charge;
 
@@ -105,10 +105,9 @@ impl MemoryBudget {
     /// Returns the current maximum bytes of the cache: the bytes that all uses leave, but at least
     /// [`CACHE_BYTES_MIN`].
     ///
-    /// Uses grow and shrink in waves, as memtables fill and are flushed. Evicted frames leave holes
-    /// in the allocator, and other uses cannot fill them: a cache that grew again after each wave
-    /// would make the process larger by a whole wave. So the cache shrinks at once, and grows back
-    /// by a little for each block that is read.
+    /// Uses grow and shrink in waves, as memtables fill and are flushed. A cache that grew again
+    /// after each wave would evict whole slabs, with blocks that are used, in the next one. So the
+    /// cache shrinks at once, and grows back by a little for each block that is read.
     pub fn left_for_cache(&self) -> u64 {
         let total = self.total.load(Ordering::Relaxed);
         let least = total.min(CACHE_BYTES_MIN as u64);
@@ -132,8 +131,8 @@ impl MemoryBudget {
 
     /// Does the same as [`MemoryBudget::add`] for foreground threads: evicts only if the cache
     /// exceeds its limit by more than a 64th of the total, because background threads trim too
-    /// slowly. Then it evicts twice as many bytes as are added, to catch up: one or two hundred
-    /// blocks for a chunk of a memtable.
+    /// slowly. Then it evicts twice as many bytes as are added, to catch up: one or two
+    /// slabs for a chunk of a memtable.
     pub fn add_and_help(&self, what: Use, bytes: usize) {
         self.add(what, bytes);
         let late = self.total.load(Ordering::Relaxed) / OVERDUE;

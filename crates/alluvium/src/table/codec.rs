@@ -198,9 +198,7 @@ impl Unpacker {
 
     /// Frees the buffer if it is that of a huge row.
     pub(super) fn free_huge_buffer(&mut self) {
-        if self.raw.capacity() > KEPT_BYTES_MAX {
-            self.raw = Vec::new();
-        }
+        free_if_huge(&mut self.raw);
     }
 
     /// Works like [`Unpacker::unpack`], but replaces the content of the caller's `raw`. After an
@@ -284,6 +282,12 @@ pub(super) struct Scratch {
 /// larger row is freed.
 const KEPT_BYTES_MAX: usize = (512 << 10) + (16 << 10);
 
+fn free_if_huge(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > KEPT_BYTES_MAX {
+        *buffer = Vec::new();
+    }
+}
+
 static POOL: Pool<Scratch> = Pool::new();
 
 impl Scratch {
@@ -292,9 +296,7 @@ impl Scratch {
         let mut scratch = POOL.take().unwrap_or_default();
         let result = work(&mut scratch);
         // The context stays, because creating one takes as long as decompressing several blocks.
-        if scratch.stored.capacity() > KEPT_BYTES_MAX {
-            scratch.stored = Vec::new();
-        }
+        free_if_huge(&mut scratch.stored);
         scratch.unpacker.free_huge_buffer();
         POOL.keep(scratch);
         result

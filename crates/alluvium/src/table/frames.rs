@@ -7,32 +7,31 @@
 
 use crate::cache::{Cache, FrameOwner};
 use crate::table::block::{BlockFrame, Shape};
-use alluvium_mem::epoch::{Eviction, Held, Limbo, Slots};
-use alluvium_mem::frames::{FrameAddress, Place, Space};
+use alluvium_mem::epoch::{Held, Slots};
+use alluvium_mem::frames::Space;
 use std::sync::Arc;
 
-/// Frames of one table. The last user of a table may be a client in the middle of a read, and
-/// returning thousands of blocks takes milliseconds, so the table hands its frames over.
+/// Cached blocks of one table. The last user of a table may be a client in the middle of a read,
+/// and returning thousands of blocks takes milliseconds, so an obsolete table hands this to a
+/// background thread.
 pub(super) struct Frames {
     cache: Arc<Cache>,
-    slots: Arc<TableSlots>,
+    /// Shared with evictions only.
+    slots: Arc<Slots<Shape>>,
     /// Number of the slots in the cache.
     owner: u32,
 }
 
-/// Slots that the cache may empty. Only evictions share it with a table.
-struct TableSlots(Slots<Shape>);
-
 impl Frames {
-    /// Creates empty frames for `blocks` blocks.
-    pub(super) fn new(cache: Arc<Cache>, blocks: usize) -> Arc<Frames> {
-        let slots = Arc::new(TableSlots(Slots::new(cache.readers(), blocks)));
+    /// Creates empty slots for `blocks` blocks.
+    pub(super) fn new(cache: Arc<Cache>, blocks: usize) -> Frames {
+        let slots = Arc::new(Slots::new(cache.readers(), blocks));
         let owner = cache.register(Arc::clone(&slots) as Arc<dyn FrameOwner>);
-        Arc::new(Frames {
+        Frames {
             cache,
             slots,
             owner,
-        })
+        }
     }
 
     /// Returns the cache that the frames belong to.
@@ -43,7 +42,7 @@ impl Frames {
     /// Returns the block if it is cached. It must not be held during I/O or a wait.
     #[inline]
     pub(super) fn hold(&self, block: usize) -> Option<Held<'_, Shape>> {
-        let held = self.slots.0.hold(block);
+        let held = self.slots.hold(block);
         if held.is_some() {
             self.cache.count_hit();
         } else {
@@ -55,7 +54,7 @@ impl Frames {
     /// Returns true if the block is cached. Counts as no use of it, and neither as a hit nor as a
     /// miss.
     pub(super) fn has(&self, block: usize) -> bool {
-        self.slots.0.is_full(block)
+        self.slots.is_full(block)
     }
 
     /// Returns memory of at least `bytes` to decode a block into: a frame of the cache, or memory
@@ -71,35 +70,18 @@ impl Frames {
         if read.place().is_none() {
             return read;
         }
-        if self.slots.0.fill(block, read.clone()).is_ok() {
+        if self.slots.fill(block, read.clone()).is_ok() {
             return read;
         }
         // Another thread was first; its block may be evicted by now. The own frame is in no slot,
         // so it is free when its last reference is dropped.
-        let other = self.slots.0.hold(block);
+        let other = self.slots.hold(block);
         other.map_or(read, Held::keep)
     }
 
     /// Returns the memory of the slots in bytes, without the blocks in them.
     pub(super) fn resident_bytes(&self) -> usize {
-        self.slots.0.len() * size_of::<usize>()
-    }
-}
-
-impl FrameOwner for TableSlots {
-    fn evict(
-        &self,
-        slot: u32,
-        frame: (FrameAddress, Place),
-        used_too: bool,
-        limbo: &mut Limbo,
-    ) -> Eviction {
-        let slot = slot as usize;
-        // The frame may have been claimed for a dropped table whose number this one has now.
-        if slot >= self.0.len() {
-            return Eviction::Other;
-        }
-        self.0.evict(slot, frame, used_too, limbo)
+        self.slots.len() * size_of::<usize>()
     }
 }
 
@@ -108,7 +90,7 @@ impl Drop for Frames {
         self.cache.unregister(self.owner);
         // The cache had the only other reference.
         if let Some(slots) = Arc::get_mut(&mut self.slots) {
-            self.cache.give_back(slots.0.remove_all());
+            self.cache.give_back(slots.remove_all());
         }
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 /// Value that owns its bytes: small values are copied, larger ones keep their block in memory.
 ///
-/// A block kept this way after its eviction is part of the cache's byte count, and the cache can
-/// return its slab only afterwards.
+/// A kept block that has a frame of the cache keeps its slab counted, and the cache cannot free
+/// that slab until the value is dropped.
 #[derive(Clone)]
 pub struct PinnedValue(Repr);
 

@@ -43,7 +43,7 @@ pub struct Table {
     dictionary: Option<Arc<Dictionary>>,
     values: ValueFiles,
     /// `None` only during the drop.
-    frames: Option<Arc<Frames>>,
+    frames: Option<Frames>,
     /// See [`Table::raise_seqnos`]. Relaxed: set before the table is published, and publication
     /// orders it.
     seqno_floor: AtomicU64,
@@ -381,7 +381,6 @@ impl Drop for Table {
         if let Some(frames) = self.frames.take() {
             let budget = frames.cache().budget();
             budget.subtract(Use::Tables, self.charged_bytes);
-            // The only reference, so that whoever gets it returns the blocks.
             self.file.hand_over(Box::new(frames));
         }
     }

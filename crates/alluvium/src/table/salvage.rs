@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::base::coding::Decoder;
 use crate::base::{SeqNo, ValueKind};
 use crate::range_deletes::RangeDeletes;
-use crate::table::block::{BlockFrame, DecodedBlock, space_of};
+use crate::table::block::{DecodedBlock, ReusedBlock};
 use crate::table::dictionary::Dictionary;
 use crate::table::fences::Fences;
 use crate::table::footer::{FOOTER_BYTES, Footer, Handle};
@@ -59,8 +59,7 @@ pub(crate) fn salvage(
         };
     }
     let mut key = Vec::new();
-    let mut emit = |block: &BlockFrame| {
-        let block = DecodedBlock(block);
+    let mut emit = |block: DecodedBlock<'_>| {
         (0..block.len()).try_for_each(|slot| {
             let found = block.row(slot);
             key.clear();
@@ -71,7 +70,7 @@ pub(crate) fn salvage(
     };
     match fences {
         Some(fences) => {
-            let mut block = None;
+            let mut block = ReusedBlock::default();
             for index in 0..fences.len() {
                 let at = fences.block_range(index);
                 let (offset, length) = (at.start, at.end - at.start);
@@ -80,9 +79,8 @@ pub(crate) fn salvage(
                     offset,
                     dictionary,
                 };
-                let old = block.take();
-                match read_block(file, origin, length, |bytes| space_of(old, bytes)) {
-                    Ok(read) => emit(block.insert(read))?,
+                match block.replace(|space| read_block(file, origin, length, space)) {
+                    Ok(block) => emit(block)?,
                     Err(error) => damage(error),
                 }
             }
@@ -164,11 +162,11 @@ fn walk(
     file: &dyn VfsFile,
     uid: u64,
     dictionary: Option<&Dictionary>,
-    emit: &mut dyn FnMut(&BlockFrame) -> Result<()>,
+    emit: &mut dyn FnMut(DecodedBlock<'_>) -> Result<()>,
     damage: &mut dyn FnMut(Error),
 ) -> Result<()> {
     let len = file.len().unwrap_or(0);
-    let mut block = None;
+    let mut block = ReusedBlock::default();
     let mut offset = 0;
     // Ends with the file: each round passes at least a section header.
     while offset + HEADER_BYTES as u64 <= len {
@@ -188,9 +186,9 @@ fn walk(
             offset,
             dictionary,
         };
-        let (length, old) = (end.min(len) - offset, block.take());
-        match read_block(file, origin, length, |bytes| space_of(old, bytes)) {
-            Ok(read) => emit(block.insert(read))?,
+        let length = end.min(len) - offset;
+        match block.replace(|space| read_block(file, origin, length, space)) {
+            Ok(block) => emit(block)?,
             Err(error) => {
                 damage(error);
                 return Ok(());

@@ -4,7 +4,7 @@
 //! the cache: a compaction touches every block once, and would only evict blocks that readers use.
 
 use crate::base::{SeqNo, ValueKind};
-use crate::table::block::{BlockFrame, DecodedBlock, decode_block, space_of};
+use crate::table::block::{DecodedBlock, ReusedBlock, decode_block};
 use crate::table::codec::Unpacker;
 use crate::table::reader::Table;
 use crate::{Error, Result};
@@ -26,8 +26,7 @@ pub struct TableScan {
     /// Next block to decode, and the end of the blocks that may hold rows below `to`.
     next_block: usize,
     end_block: usize,
-    /// `None` before the first one.
-    block: Option<BlockFrame>,
+    block: ReusedBlock,
     /// The table's smallest sequence number: see [`Table::raise_seqnos`].
     seqno_floor: SeqNo,
     /// Next slot to show.
@@ -51,7 +50,7 @@ impl TableScan {
             from: from.map(<[u8]>::to_vec),
             next_block,
             end_block,
-            block: None,
+            block: ReusedBlock::default(),
             next_slot: 0,
             ahead: Buffer::default(),
             ahead_offset: 0,
@@ -85,7 +84,7 @@ impl TableScan {
             };
         }
         // The block's prefix is in the buffer already.
-        let block = DecodedBlock(self.block.as_ref().expect("a block was decoded"));
+        let block = self.block.rows().expect("a block was decoded");
         self.key.truncate(block.prefix().len());
         self.key.extend_from_slice(block.suffix(self.next_slot));
         // Blocks before the last one end below `to`.
@@ -120,12 +119,11 @@ impl TableScan {
     }
 
     fn block(&self) -> DecodedBlock<'_> {
-        DecodedBlock(self.block.as_ref().expect("a block was decoded"))
+        self.block.rows().expect("a block was decoded")
     }
 
     fn block_len(&self) -> usize {
-        let block = self.block.as_ref();
-        block.map_or(0, |block| DecodedBlock(block).len())
+        self.block.rows().map_or(0, DecodedBlock::len)
     }
 
     fn decode_next_block(&mut self) -> Result<()> {
@@ -137,16 +135,15 @@ impl TableScan {
         let start = (range.start - self.ahead_offset) as usize;
         let bytes = &self.ahead[start..start + (range.end - range.start) as usize];
         let origin = self.table.origin(range.start);
-        let old = self.block.take();
-        let space = |bytes| space_of(old, bytes);
-        let decoded = decode_block(bytes, &mut self.unpacker, origin, space);
-        let decoded =
-            decoded.map_err(|malformed| malformed.at(self.table.file.path(), range.start))?;
+        let unpacker = &mut self.unpacker;
+        let decoded = self
+            .block
+            .replace(|space| decode_block(bytes, unpacker, origin, space))
+            .map_err(|malformed| malformed.at(self.table.file.path(), range.start))?;
+        self.key.clear();
+        self.key.extend_from_slice(decoded.prefix());
         self.unpacker.free_huge_buffer();
         self.next_block += 1;
-        self.key.clear();
-        self.key.extend_from_slice(DecodedBlock(&decoded).prefix());
-        self.block = Some(decoded);
         Ok(())
     }
 

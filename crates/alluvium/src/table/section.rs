@@ -155,17 +155,17 @@ pub(super) fn open_section<'a>(
 }
 
 /// Works like [`open_section`], but replaces the content of the caller's `raw` with the raw bytes.
-/// Returns the layout and the number of entries.
+/// Returns the layout.
 pub(super) fn open_section_into(
     bytes: &[u8],
     unpacker: &mut Unpacker,
     origin: Origin<'_>,
     raw: &mut Vec<u8>,
-) -> Result<(Layout, u32), Malformed> {
+) -> Result<Layout, Malformed> {
     let header = Header::check(bytes, origin.uid, origin.offset)?;
     let (codec, stored) = (header.codec, header.stored);
     unpacker.unpack_into(codec, origin.dictionary, stored, header.raw_length, raw)?;
-    Ok((header.layout, header.entries))
+    Ok(header.layout)
 }
 
 struct Header<'a> {

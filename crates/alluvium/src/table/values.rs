@@ -230,7 +230,7 @@ impl ValueFile {
             dictionary: None,
         };
         let opened = open_section_into(stored, unpacker, origin, &mut value);
-        let (layout, _) = opened.map_err(wrong)?;
+        let layout = opened.map_err(wrong)?;
         if layout != Layout::Value || value.len() != value_bytes {
             let expected = format!("a value of {value_bytes} bytes");
             let found = format!("layout {} of {}", layout as u8, value.len());

@@ -2,7 +2,7 @@
 //! properties agree with the rows.
 
 use crate::base::{SEQNO_MAX, SeqNo};
-use crate::table::block::{BlockFrame, DecodedBlock, Row, space_of};
+use crate::table::block::{ReusedBlock, Row};
 use crate::table::malformed::Malformed;
 use crate::table::properties::Properties;
 use crate::table::read_ahead::ReadAhead;
@@ -28,7 +28,7 @@ impl Table {
     /// Between two blocks it calls `read` with the length of the block just read; `read` may block.
     pub fn verify_all(&self, read: &mut dyn FnMut(u64), report: &mut dyn FnMut(Error)) {
         let (mut seen, mut ahead) = (Seen::default(), ReadAhead::default());
-        let mut block = None;
+        let mut block = ReusedBlock::default();
         let mut whole = true;
         for index in 0..self.blocks() {
             let range = self.fences.block_range(index);
@@ -51,14 +51,12 @@ impl Table {
     fn verify_block(
         &self,
         index: usize,
-        block: &mut Option<BlockFrame>,
+        block: &mut ReusedBlock,
         seen: &mut Seen,
         report: &mut dyn FnMut(Error),
     ) -> Result<()> {
         let offset = self.fences.block_range(index).start;
-        let old = block.take();
-        let read = self.read_block(index, |bytes| space_of(old, bytes))?;
-        let block = DecodedBlock(block.insert(read));
+        let block = block.replace(|space| self.read_block(index, space))?;
         for slot in 0..block.len() {
             let row = block.row(slot);
             let checked = seen.add(&row).and_then(|key| self.check_found(index, key));

@@ -10,7 +10,7 @@
 
 use crate::base::coding::Decoder;
 use crate::base::{KEY_BYTES_MAX, SEQNO_MAX, VALUE_BYTES_MAX, ValueKind};
-use crate::table::block::decoded::{BlockFrame, Shape, VARIED};
+use crate::table::block::decoded::{BlockFrame, DecodedBlock, Shape, VARIED};
 use crate::table::block::planes::transpose;
 use crate::table::block::{IntCoding, Ints, ValueOrder, head};
 use crate::table::codec::Unpacker;
@@ -18,8 +18,8 @@ use crate::table::malformed::Malformed;
 use crate::table::section::{Layout, Origin, Section, open_section};
 use alluvium_mem::frames::{Filling, Space, frame_bytes};
 
-/// Size up to which the memory of a block is kept for any later one.
-const KEPT_BYTES: usize = 64 << 10;
+/// Unused bytes that reused memory may have, in addition to as many as are used.
+const SLACK_BYTES: usize = 64 << 10;
 
 /// Columns of a block as they are stored. All pieces lie inside of the block.
 struct Stored<'a> {
@@ -57,13 +57,32 @@ pub(in crate::table) fn decode_block(
     lay_out(&open_section(bytes, unpacker, origin)?, space)
 }
 
-/// Returns memory of at least `bytes` that is no part of a cache: that of a block without another
-/// user, if it is large enough and not the memory of a huge row.
-pub(in crate::table) fn space_of(old: Option<BlockFrame>, bytes: usize) -> Space {
-    let space = old.and_then(|old| old.into_any().into_space().ok());
-    let fitting = bytes..=2 * bytes + KEPT_BYTES;
-    let space = space.filter(|space| fitting.contains(&space.bytes()));
-    space.unwrap_or_else(|| Space::alone(bytes))
+/// Memory outside of a cache, for one block at a time.
+#[derive(Default)]
+pub(in crate::table) struct ReusedBlock(Option<BlockFrame>);
+
+impl ReusedBlock {
+    /// Replaces the block by the one that `read` returns. `read` gets memory of at least so many
+    /// bytes from its parameter: that of the last block, if this is its only reference and it is
+    /// neither too small nor that of a huge row. After an error there is no block.
+    pub(in crate::table) fn replace<E>(
+        &mut self,
+        read: impl FnOnce(&mut dyn FnMut(usize) -> Space) -> Result<BlockFrame, E>,
+    ) -> Result<DecodedBlock<'_>, E> {
+        let mut old = self.0.take();
+        let read = read(&mut |bytes| {
+            let space = old.take().and_then(|old| old.into_any().into_space().ok());
+            let fitting = bytes..=2 * bytes + SLACK_BYTES;
+            let space = space.filter(|space| fitting.contains(&space.bytes()));
+            space.unwrap_or_else(|| Space::alone(bytes))
+        })?;
+        Ok(DecodedBlock(self.0.insert(read)))
+    }
+
+    /// Returns the block, if there is one.
+    pub(in crate::table) fn rows(&self) -> Option<DecodedBlock<'_>> {
+        self.0.as_ref().map(DecodedBlock)
+    }
 }
 
 /// Returns a block of one row with this seqno.
@@ -201,16 +220,22 @@ impl<'a> Stored<'a> {
         seqnos.copy_from_slice(self.seqno_planes);
         self.suffixes.write(self.count, suffixes);
         self.values.write(self.count, values);
-        let mut offsets = Offsets {
-            out: offsets,
-            is_wide: shape.is_wide,
-        };
-        self.suffixes
-            .write_offsets(prefix.len(), self.count, &mut offsets);
-        self.values
-            .write_offsets(shape.values as usize, self.count, &mut offsets);
+        if shape.is_wide {
+            self.write_offsets(&shape, offsets.as_chunks_mut::<4>().0);
+        } else {
+            self.write_offsets(&shape, offsets.as_chunks_mut::<2>().0);
+        }
         self.suffixes.write_heads(suffixes, heads);
         filling.share()
+    }
+
+    /// Writes both lists of offsets, with `N` bytes for each.
+    fn write_offsets<const N: usize>(&self, shape: &Shape, out: &mut [[u8; N]]) {
+        let suffixes = self.suffixes.list_len(self.count);
+        let (suffixes, values) = out.split_at_mut(suffixes);
+        self.suffixes
+            .write_offsets(u32::from(shape.prefix), suffixes);
+        self.values.write_offsets(shape.values, values);
     }
 
     /// Returns the places of the columns. Raw bytes of a block have far less than 4 GiB.
@@ -289,15 +314,17 @@ impl<'a> Pieces<'a> {
         transpose(self.bytes, from, planes, out, to);
     }
 
-    /// Appends the offsets of pieces from `start` on, and the end of the last.
-    fn write_offsets(&self, start: usize, count: usize, out: &mut Offsets<'_>) {
-        if let Lengths::Each(lengths) = &self.lengths {
-            let mut at = start;
-            out.push(at);
-            for slot in 0..count {
-                at += lengths.get(slot) as usize;
-                out.push(at);
-            }
+    /// Writes the offsets of pieces from `start` on, and the end of the last.
+    fn write_offsets<const N: usize>(&self, start: u32, out: &mut [[u8; N]]) {
+        let (Lengths::Each(lengths), Some((first, rest))) = (&self.lengths, out.split_first_mut())
+        else {
+            return;
+        };
+        let mut at = start;
+        *first = low_bytes(at);
+        for (slot, out) in rest.iter_mut().enumerate() {
+            at += lengths.get(slot) as u32;
+            *out = low_bytes(at);
         }
     }
 
@@ -316,22 +343,10 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Lists of offsets that are being written.
-struct Offsets<'a> {
-    out: &'a mut [u8],
-    is_wide: bool,
-}
-
-impl Offsets<'_> {
-    /// Appends an offset, which fits in the width.
-    fn push(&mut self, offset: usize) {
-        let offset = (offset as u32).to_le_bytes();
-        let width = if self.is_wide { 4 } else { 2 };
-        let out = std::mem::take(&mut self.out);
-        let (next, rest) = out.split_at_mut(width);
-        next.copy_from_slice(&offset[..width]);
-        self.out = rest;
-    }
+/// Returns the lowest bytes of an offset, which fits in them.
+fn low_bytes<const N: usize>(offset: u32) -> [u8; N] {
+    let bytes = offset.to_le_bytes();
+    std::array::from_fn(|at| bytes[at])
 }
 
 /// Takes the bytes of `count` suffixes or values with these lengths.

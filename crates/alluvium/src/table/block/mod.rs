@@ -33,7 +33,7 @@ mod search;
 
 #[cfg(all(test, loom))]
 pub(super) use decode::one_row_block;
-pub(super) use decode::{decode_block, space_of};
+pub(super) use decode::{ReusedBlock, decode_block};
 pub use decoded::{BlockFrame, DecodedBlock, Row, Shape};
 pub(super) use encode::{OpenBlock, ValueOrder, encode_one_row};
 use ints::IntCoding;

@@ -1,6 +1,6 @@
 //! loom models of a table's frames and the cache that evicts them: concurrent misses, hits,
 //! evictions and the drop of the table. They check two claims: the cache returns all of its slabs
-//! once nobody uses their frames, and a held block stays what it is while its reader holds it.
+//! once their frames have no users, and a held block stays what it is while its reader holds it.
 //!
 //! Frames, pool and accounts are the engine's own code. Run with `RUSTFLAGS="--cfg loom" cargo test
 //! -p alluvium --lib --release model`.
@@ -36,7 +36,7 @@ fn read(frames: &Frames, at: usize) -> BlockFrame {
     found
 }
 
-/// Checks that nothing is left of a cache once nobody uses its frames.
+/// Checks that nothing is left of a cache once its frames have no users.
 fn check_accounts(cache: &Cache, frames: &Frames) {
     cache.budget().set_total(0);
     cache.trim();
@@ -48,7 +48,7 @@ fn check_accounts(cache: &Cache, frames: &Frames) {
 fn model_two_misses_of_one_block_use_one_frame() {
     bounded(3, || {
         let cache = Cache::of_bytes(10 * ONE);
-        let frames = Frames::new(Arc::clone(&cache), 2);
+        let frames = Arc::new(Frames::new(Arc::clone(&cache), 2));
         let other = {
             let frames = Arc::clone(&frames);
             thread::spawn(move || read(&frames, 0))
@@ -65,7 +65,7 @@ fn model_two_misses_of_one_block_use_one_frame() {
 fn model_misses_that_push_each_other_out_leave_the_accounts_right() {
     bounded(2, || {
         let cache = Cache::of_bytes(ONE);
-        let frames = Frames::new(Arc::clone(&cache), 2);
+        let frames = Arc::new(Frames::new(Arc::clone(&cache), 2));
         let other = {
             let frames = Arc::clone(&frames);
             thread::spawn(move || {
@@ -83,7 +83,7 @@ fn model_misses_that_push_each_other_out_leave_the_accounts_right() {
 fn model_a_trim_concurrent_with_reads_leaves_their_blocks_valid() {
     bounded(2, || {
         let cache = Cache::of_bytes(10 * ONE);
-        let frames = Frames::new(Arc::clone(&cache), 2);
+        let frames = Arc::new(Frames::new(Arc::clone(&cache), 2));
         read(&frames, 0);
         let trimmer = {
             let cache = Arc::clone(&cache);
@@ -105,7 +105,7 @@ fn model_a_trim_concurrent_with_reads_leaves_their_blocks_valid() {
 fn model_a_table_dropped_during_an_eviction_returns_its_frames_once() {
     bounded(3, || {
         let cache = Cache::of_bytes(10 * ONE);
-        let frames = Frames::new(Arc::clone(&cache), 2);
+        let frames = Arc::new(Frames::new(Arc::clone(&cache), 2));
         read(&frames, 0);
         read(&frames, 1);
         let trimmer = {
