@@ -8,7 +8,7 @@
 //! operating system at once. A fresh page costs a fault, about as much time as filling it with
 //! rows.
 //!
-//! [`free`] does the same for the whole pages of a vector from the general allocator.
+//! [`Buffer`] does the same for the whole pages of a vector from the general allocator.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::mem::{self, MaybeUninit};
@@ -146,7 +146,7 @@ unsafe fn unmap(start: NonNull<u8>, layout: Layout) {
     unsafe { std::alloc::dealloc(start.as_ptr(), layout) }
 }
 
-/// Vector that is passed to [`free`] when dropped.
+/// Vector that returns its whole pages to the operating system when dropped.
 #[derive(Debug)]
 pub struct Buffer<T: Copy>(Vec<T>);
 
@@ -188,7 +188,7 @@ impl<T: Copy> Drop for Buffer<T> {
 /// An allocator keeps freed memory for the next request of that size; without such a request the
 /// memory is lost. After this call the freed block takes address space but no memory, except in the
 /// pages that it shares with its neighbors.
-pub fn free<T: Copy>(mut vector: Vec<T>) {
+fn free<T: Copy>(mut vector: Vec<T>) {
     vector.clear();
     release(vector.spare_capacity_mut());
 }

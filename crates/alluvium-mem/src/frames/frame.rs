@@ -105,7 +105,7 @@ impl Drop for AnyFrame {
         // SAFETY: set by the claim. Read before the reference is given up: a later claim writes it.
         let memory = unsafe { (*self.header()).memory };
         if self.references().fetch_sub(1, Ordering::Release) == 1 {
-            // What other holders did comes before the end of the memory.
+            // All other holders have finished before the memory is freed.
             fence(Ordering::Acquire);
             // SAFETY: from `into_raw` of the claim, which ended now.
             drop(unsafe { Arc::from_raw(memory) });

@@ -15,8 +15,8 @@ pub const FRAME_ALIGN: usize = 64;
 /// Number of the memory of a frame that is in no slab of a pool.
 pub(super) const ALONE: u32 = u32::MAX;
 
-/// Memory of a slab. Only raw pointers into the chunk exist beside the references that holders of
-/// frames hand out.
+/// Memory of a slab. It keeps raw pointers into the chunk; only frames lend references to their
+/// content.
 pub(super) struct Memory {
     chunk: Chunk,
     pub(super) frame_bytes: usize,

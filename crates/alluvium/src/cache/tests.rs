@@ -83,12 +83,18 @@ fn memory_is_full_of_frames_that_are_used() {
     assert!(owner.full() > 230, "{} of 1 MiB", owner.full());
 }
 
-#[test]
-fn a_lower_capacity_is_reached_by_a_trim_and_a_higher_one_by_misses() {
+/// Returns a nearly full cache of 16 MiB whose budget was then lowered to 4 MiB.
+fn lowered_to_a_quarter() -> (Arc<Cache>, Owner) {
     let cache = Cache::of_bytes(16 * MIB);
     let owner = Owner::new(&cache, 4_000);
     owner.read_all(0..3_000, 4_000);
     cache.budget.set_total(4 * MIB);
+    (cache, owner)
+}
+
+#[test]
+fn a_lower_capacity_is_reached_by_a_trim_and_a_higher_one_by_misses() {
+    let (cache, owner) = lowered_to_a_quarter();
     let before = cache.used_bytes();
     assert!(before > 10 * MIB, "the change itself evicts nothing");
     cache.trim();
@@ -276,10 +282,7 @@ fn a_slab_leaves_after_the_last_user_of_a_frame_or_is_taken_back() {
 
 #[test]
 fn a_lower_capacity_is_reached_by_misses_alone() {
-    let cache = Cache::of_bytes(16 * MIB);
-    let owner = Owner::new(&cache, 4_000);
-    owner.read_all(0..3_000, 4_000);
-    cache.budget.set_total(4 * MIB);
+    let (cache, owner) = lowered_to_a_quarter();
     for slot in 3_000..3_200 {
         owner.read(slot, 4_000);
     }

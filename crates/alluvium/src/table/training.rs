@@ -130,7 +130,7 @@ impl Sample {
         path: &Path,
     ) -> Result<Arc<Trained>> {
         let judged = Judged::of(self, path)?;
-        // What stands if a training finds nothing better: a dictionary, and what it saves.
+        // The dictionary to use if training finds no better one, and the part that it saves.
         let (mut generation, mut standing) = (0, (Vec::new(), 0.0));
         if let Some(offered) = offered {
             let saves = judged.saved_by(&offered.bytes)?;
