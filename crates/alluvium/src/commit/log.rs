@@ -23,7 +23,7 @@ use crate::db::options::Durability;
 use crate::error::{Error, Result};
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
-use crate::wal::{RecordKind, SegmentPlan, WalPosition, WalSync, WalWriter};
+use crate::wal::{PreparedSegment, RecordKind, SegmentPlan, WalPosition, WalSync, WalWriter};
 
 /// Commit pipeline state, guarded by the log's mutex: see the module.
 pub(crate) struct Log {
@@ -223,9 +223,25 @@ impl Log {
 
     /// Returns true if the log may soon roll and the next segment is not prepared.
     fn wants_segment(&self, env: &CommitEnv) -> bool {
-        let soon = self.active_bytes >= env.core.plan().worth_sealing_bytes();
+        let soon = self.may_seal_soon(env);
         let wal = self.wal.as_ref();
         !env.ballast.is_low() && wal.is_some_and(|wal| wal.wants_plan(soon))
+    }
+
+    fn may_seal_soon(&self, env: &CommitEnv) -> bool {
+        self.active_bytes >= env.core.plan().worth_sealing_bytes()
+    }
+
+    /// Takes out the prepared segments that are not needed, for the caller to remove.
+    pub fn take_surplus(&mut self, env: &CommitEnv) -> Vec<PreparedSegment> {
+        let soon = self.may_seal_soon(env);
+        let wal = self.wal.as_mut();
+        wal.map_or_else(Vec::new, |wal| wal.take_surplus(soon))
+    }
+
+    /// Prepares for a time without writes. Returns the prepared segments, for the caller to remove.
+    pub fn rest(&mut self) -> Vec<PreparedSegment> {
+        self.wal.as_mut().map_or_else(Vec::new, WalWriter::rest)
     }
 
     /// Returns the segment for the sync thread to prepare for the next roll, if it is time.

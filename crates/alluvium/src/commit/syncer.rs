@@ -5,7 +5,7 @@
 use crate::commit::pipeline::CommitPipeline;
 use crate::error::Result;
 use crate::sync::time::Instant;
-use crate::wal::{PreparedSegment, WalWriter};
+use crate::wal::PreparedSegment;
 
 /// With free space for this many log segments, several segments may be prepared.
 const AMPLE_SEGMENTS: u64 = 256;
@@ -88,10 +88,7 @@ impl CommitPipeline {
 
     /// Removes prepared segment files that the present write rate does not need.
     fn remove_surplus(&self) {
-        let surplus = self.log.lock().wal.as_mut().map(WalWriter::take_surplus);
-        surplus
-            .into_iter()
-            .flatten()
-            .for_each(PreparedSegment::remove);
+        let surplus = self.log.lock().take_surplus(&self.env);
+        surplus.into_iter().for_each(PreparedSegment::remove);
     }
 }

@@ -49,6 +49,7 @@ use crate::txn::WriteBatch;
 use crate::txn::write_set::WriteSet;
 use crate::txn::{Isolation, Transaction, TransactionOptions};
 use crate::vfs::Vfs;
+use crate::wal::PreparedSegment;
 
 /// An open database. Clones are handles of the same database, which closes when its last handle of
 /// any kind is dropped, or by [`Database::close`].
@@ -334,13 +335,22 @@ impl Database {
     /// `NoSpace`: the memtables stay, and the flush is tried again in the background. `Io`,
     /// `Poisoned`, `ReadOnly`, `Closed`.
     pub fn flush(&self) -> Result<()> {
+        self.seal_and_flush(false)
+    }
+
+    /// Flushes; `rests` is true if no writes are expected afterwards.
+    fn seal_and_flush(&self, rests: bool) -> Result<()> {
         let shared = self.shared();
         shared.core.access.check_writable()?;
         shared.flushes.wait_after_failure()?;
+        let mut unneeded = Vec::new();
         {
             // Checked under the log's lock: a closed database must not write to its directory.
             let mut log = shared.commits.log.lock();
             shared.core.access.check_open()?;
+            if rests {
+                unneeded = log.rest();
+            }
             match log.active_bytes() {
                 // Records that changed no row since the last flush, such as a rollback of a
                 // prepared transaction, are only in the log.
@@ -348,6 +358,7 @@ impl Database {
                 _ => log.seal(&shared.commits.env)?,
             }
         }
+        unneeded.into_iter().for_each(PreparedSegment::remove);
         shared.flushes.wait()?;
         // Waits for tables that a range delete has hidden entirely.
         shared.core.files.removals.wait();
@@ -358,11 +369,10 @@ impl Database {
     /// level holds entries that only a released snapshot needed.
     ///
     /// [`Options::upper_fraction`] decides which compactions are due; this is not a full
-    /// compaction. Afterwards the cache may use the memory of memtables and compactions at once
-    /// instead of gradually. Use it for measurements, and between a load and its readers. Errors as
-    /// for [`Database::flush`].
+    /// compaction. Afterwards the log has one short segment. Use it for measurements, and between a
+    /// load and its readers. Errors as for [`Database::flush`].
     pub fn settle(&self) -> Result<()> {
-        self.flush()?;
+        self.seal_and_flush(true)?;
         crate::compaction::settle(&self.shared().compaction_env())
     }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, frame_bytes, seal};
-use super::prepare::{PreparedSegment, SegmentPlan, Stock};
+use super::prepare::{PreparedSegment, RESTS_AFTER, SegmentPlan, Stock};
 use super::segment::{
     CUT_MARK, SEGMENT_HEADER_BYTES, SHORT_SEGMENT_BYTES, SegmentHeader, begin_segment,
     create_segment, segment_uid,
@@ -46,6 +46,10 @@ const UNSYNCED_SEGMENTS_MAX: usize = 8;
 /// A segment with less than one part in this many written is mostly empty.
 const SPARSE_PART: u64 = 4;
 
+/// The segment of a database at rest is this many times shorter. It is full soon if writes return,
+/// but not before the next file is prepared: that begins when half of it is filled.
+const RESTING_PART: u64 = 8;
+
 /// The buffer is shrunk to this size after a larger group.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
 
@@ -66,6 +70,10 @@ pub struct WalWriter {
     stock: Stock,
     /// New segments are short: see [`WalWriter::use_short_segments`].
     short: bool,
+    /// The next segment is that of a database at rest: see [`WalWriter::rest`].
+    resting: bool,
+    /// The end of the log in [`WalWriter::take_surplus`], and when it was first seen there.
+    seen: Option<(WalPosition, Instant)>,
     /// Frames not yet written, with blank headers.
     buffer: Vec<u8>,
     pending: Vec<Pending>,
@@ -155,6 +163,8 @@ impl WalWriter {
             unnamed: None,
             stock: Stock::default(),
             short: false,
+            resting: false,
+            seen: None,
             buffer: Vec::new(),
             pending: Vec::new(),
             pending_prepared: false,
@@ -426,9 +436,28 @@ impl WalWriter {
     }
 
     /// Takes out the prepared files that the current roll rate does not need, for the caller to
-    /// remove.
-    pub fn take_surplus(&mut self) -> Vec<PreparedSegment> {
-        self.stock.surplus(Instant::now())
+    /// remove. If nothing has been written for a second, these are all files, unless a roll is
+    /// likely `soon` or half of the segment is filled.
+    pub fn take_surplus(&mut self, soon: bool) -> Vec<PreparedSegment> {
+        self.surplus_at(Instant::now(), soon)
+    }
+
+    pub(super) fn surplus_at(&mut self, now: Instant, soon: bool) -> Vec<PreparedSegment> {
+        let position = self.position();
+        let same = self.seen.filter(|(seen, _)| *seen == position);
+        let (_, since) = *self.seen.insert(same.unwrap_or((position, now)));
+        if now.saturating_duration_since(since) >= RESTS_AFTER {
+            self.stock.rest(usize::from(soon || self.is_half_full()))
+        } else {
+            self.stock.surplus(now)
+        }
+    }
+
+    /// Prepares for a time without writes: the next roll begins a short segment, and no file is
+    /// kept ready. Returns the prepared files, for the caller to remove.
+    pub fn rest(&mut self) -> Vec<PreparedSegment> {
+        self.resting = true;
+        self.stock.rest(0)
     }
 
     /// Takes out all prepared files, for the caller to remove: nothing more will be written.
@@ -448,11 +477,12 @@ impl WalWriter {
         let unsynced = !self.unsynced.is_empty() || self.segment.durable < self.segment.end;
         let short_bytes = self.segment_bytes.min(SHORT_SEGMENT_BYTES);
         let least = allocation(short_bytes, self.buffer.len());
-        let needed = if self.short {
-            least
-        } else {
-            allocation(self.segment_bytes, self.buffer.len())
+        let wanted_bytes = match (self.short, std::mem::take(&mut self.resting)) {
+            (true, _) => short_bytes,
+            (false, true) => (self.segment_bytes / RESTING_PART).max(short_bytes),
+            (false, false) => self.segment_bytes,
         };
+        let needed = allocation(wanted_bytes, self.buffer.len());
         let sparse = self.segment.end < self.segment.allocated_bytes / SPARSE_PART;
         let prepared = self.stock.take(needed, Instant::now(), sparse);
         let mut header = SegmentHeader {

@@ -1,5 +1,5 @@
 //! Size of a closed database: its data, the manifest, and at most 1 MiB that the next opening may
-//! need.
+//! need; and the log of a settled one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -62,6 +62,25 @@ fn a_closed_database_with_one_row_takes_a_megabyte_whatever_its_memory() {
             assert!(bytes(&vfs) <= most, "{durability:?}: {} bytes", bytes(&vfs));
         }
     }
+}
+
+#[test]
+fn a_settled_database_has_one_short_segment() {
+    let vfs = MemVfs::new();
+    let db = open(&vfs, large(256 << 20));
+    let k = db.keyspace("k", Default::default()).expect("keyspace");
+    for round in 0..3_u8 {
+        for row in 0..3_000_u32 {
+            k.put(&row.to_be_bytes(), &[round; 4_000]).expect("put");
+        }
+        db.settle().expect("settle");
+        let log: Vec<u64> = segments(&vfs)
+            .iter()
+            .map(|name| len(&vfs, &dir().join(name)))
+            .collect();
+        assert_eq!(log, [2 << 20], "a whole segment has 16 MiB");
+    }
+    db.close().expect("close");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod crash;
 mod cut;
+mod resting;
 mod scrubbing;
 
 use std::path::{Path, PathBuf};
