@@ -188,7 +188,6 @@ impl Cache {
     /// has none: it is too small, cursors and values keep its frames, or a reader that lost its
     /// processor in the middle of a read delays evicted ones.
     pub fn claim(&self, owner: u32, slot: u32, bytes: usize) -> Option<Space> {
-        self.budget.lower_peak(bytes as u64);
         let capacity = self.capacity_bytes();
         for _ in 0..CLAIMS_MAX {
             let free = self.with_pool(|pool| pool.claim((owner, slot), bytes, capacity));

@@ -108,20 +108,15 @@ fn a_lower_capacity_is_reached_by_a_trim_and_a_higher_one_by_misses() {
 }
 
 #[test]
-fn the_cache_regrows_slowly_or_at_once_when_idle() {
-    let cache = Cache::of_bytes(10 * MIB);
-    let owner = Owner::new(&cache, 64);
-    cache.budget.add(Use::Memtables, 6 << 20);
-    cache.budget.subtract(Use::Memtables, 5 << 20);
-    assert_eq!(cache.capacity_bytes(), 4 * MIB);
-    for slot in 0..64 {
-        drop(cache.claim(owner.number, slot, 1 << 20));
-    }
-    assert_eq!(cache.capacity_bytes(), 5 * MIB, "64 MiB were read");
-    cache.budget.add(Use::Jobs, 1 << 20);
-    assert_eq!(cache.capacity_bytes(), 5 * MIB, "within the last peak");
-    cache.budget.forget_peak();
-    assert_eq!(cache.capacity_bytes(), 8 * MIB);
+fn the_cache_gives_memory_to_other_uses_and_takes_it_back_with_the_next_misses() {
+    let cache = Cache::of_bytes(16 * MIB);
+    let owner = Owner::new(&cache, 4_000);
+    owner.read_all(0..4_000, 4_000);
+    cache.budget.add_and_reclaim(Use::Memtables, 10 << 20);
+    assert!(cache.used_bytes() <= 6 * MIB);
+    cache.budget.subtract(Use::Memtables, 10 << 20);
+    owner.read_all(0..4_000, 4_000);
+    assert!(cache.used_bytes() > 13 * MIB);
 }
 
 #[test]

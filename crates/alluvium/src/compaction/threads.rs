@@ -242,7 +242,6 @@ fn choose_in_quiet(env: &CompactionEnv, seen: &mut Seen, places: &[Place]) -> Ch
     let then = match rest {
         Rest::Sleep(most) => Then::Sleep(Some(most)),
         Rest::Compact(picked) => {
-            env.core.memory.budget.forget_peak();
             let job = job(Mode::Idle(visible), picked, places);
             if claim(&mut state, &job) {
                 state.begin_idle(&job.tree, &job.low);
@@ -252,7 +251,6 @@ fn choose_in_quiet(env: &CompactionEnv, seen: &mut Seen, places: &[Place]) -> Ch
             }
         }
         Rest::EndPass => {
-            env.core.memory.budget.forget_peak();
             state.end_pass(memtables.at, visible);
             Then::Sleep(Some(calm.period))
         }

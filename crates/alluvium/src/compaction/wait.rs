@@ -12,7 +12,7 @@ use crate::keyspace::tree::Tree;
 use crate::sync::plain::MutexGuard;
 
 /// Waits until no work is picked or running, the last levels have no entry that no reader needs,
-/// and replaced files are removed. Afterwards the cache may use the memory that this work took.
+/// and replaced files are removed.
 pub(crate) fn settle(env: &CompactionEnv) -> Result<()> {
     env.jobs.state.lock().settling += 1;
     env.jobs.wake();
@@ -36,7 +36,6 @@ fn wait_settled(env: &CompactionEnv) -> Result<()> {
             drop(state);
             // The caller may check the free space next.
             env.core.files.removals.wait();
-            env.core.memory.budget.forget_peak();
             return Ok(());
         }
         wait_a_moment(env, &mut state, seen, &mut wakes);

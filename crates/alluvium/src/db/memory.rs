@@ -178,7 +178,6 @@ impl Memory {
     pub fn set_bytes(&self, memory_bytes: usize) {
         self.memory_bytes.store(memory_bytes, Ordering::Relaxed);
         self.budget.set_total(self.plan().cache_total_bytes());
-        self.budget.forget_peak();
         self.cache.trim();
     }
 

@@ -70,7 +70,6 @@ mod tests {
         charge.set((10 << 20) - 100);
         assert_eq!(charge.bytes, 10 << 20, "less than a step away");
         charge.set(1 << 20);
-        budget.forget_peak();
         assert_eq!(budget.left_for_cache(), 63 << 20);
         charge.set(100 << 20);
         assert_eq!(budget.left_for_cache(), CACHE_BYTES_MIN as u64);

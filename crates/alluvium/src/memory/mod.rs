@@ -65,8 +65,6 @@ pub struct MemoryBudget {
     total: AtomicU64,
     /// Bytes of each use. Relaxed, as all numbers here: they order nothing.
     used: [AtomicU64; Use::ALL.len()],
-    /// Recent maximum of the bytes of all uses together: see [`MemoryBudget::left_for_cache`].
-    peak: AtomicU64,
     /// The cache, once it exists.
     cache: OnceLock<Weak<dyn Reclaim>>,
 }
@@ -74,9 +72,6 @@ pub struct MemoryBudget {
 /// Minimum bytes of the cache. Without any cache every read decodes a block, so the memory budget
 /// is exceeded instead.
 pub const CACHE_BYTES_MIN: usize = 1 << 20;
-
-/// Bytes read into the cache for each byte that it grows back.
-const REGROWTH: u64 = 64;
 
 /// Divisor of the total: excess of the cache up to this fraction is left to the background threads.
 const OVERDUE: u64 = 64;
@@ -87,7 +82,6 @@ impl MemoryBudget {
         MemoryBudget {
             total: AtomicU64::new(total_bytes),
             used: std::array::from_fn(|_| AtomicU64::new(0)),
-            peak: AtomicU64::new(0),
             cache: OnceLock::new(),
         }
     }
@@ -105,20 +99,19 @@ impl MemoryBudget {
     /// Returns the current maximum bytes of the cache: the bytes that all uses leave, but at least
     /// [`CACHE_BYTES_MIN`].
     ///
-    /// Uses grow and shrink in waves, as memtables fill and are flushed. A cache that grew again
-    /// after each wave would evict whole slabs, with blocks that are used, in the next one. So the
-    /// cache shrinks at once, and grows back by a little for each block that is read.
+    /// Uses grow and shrink in waves, as memtables fill and are flushed. The cache follows both ways
+    /// at once: what a wave evicts was used the longest time ago, and what fills the gap until the
+    /// next wave is hit meanwhile.
     pub fn left_for_cache(&self) -> u64 {
         let total = self.total.load(Ordering::Relaxed);
         let least = total.min(CACHE_BYTES_MIN as u64);
-        let peak = self.peak.load(Ordering::Relaxed);
-        total.saturating_sub(peak).max(least)
+        let used: u64 = self.used.iter().map(|t| t.load(Ordering::Relaxed)).sum();
+        total.saturating_sub(used).max(least)
     }
 
     /// Adds `bytes` to a use.
     pub fn add(&self, what: Use, bytes: usize) {
         self.used[what as usize].fetch_add(bytes as u64, Ordering::Relaxed);
-        self.peak.fetch_max(self.all_bytes(), Ordering::Relaxed);
     }
 
     /// Adds `bytes` to a use and evicts as many from the cache if it is above its limit.
@@ -153,26 +146,5 @@ impl MemoryBudget {
     /// Returns the current bytes of a use.
     pub fn bytes(&self, what: Use) -> u64 {
         self.used[what as usize].load(Ordering::Relaxed)
-    }
-
-    fn all_bytes(&self) -> u64 {
-        self.used.iter().map(|t| t.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Lets the cache grow at once into the bytes that other uses returned. For the end of the
-    /// waves: the database is idle, or the caller asked it to settle.
-    pub fn forget_peak(&self) {
-        self.peak.store(self.all_bytes(), Ordering::Relaxed);
-    }
-
-    /// Lets the cache grow by a little into the bytes that other uses returned, after it has read
-    /// `bytes`.
-    pub fn lower_peak(&self, bytes: u64) {
-        let (peak, used) = (self.peak.load(Ordering::Relaxed), self.all_bytes());
-        // A peak that another thread raises at this moment may be lost until the next addition.
-        if peak > used {
-            let lower = peak.saturating_sub(bytes / REGROWTH).max(used);
-            self.peak.store(lower, Ordering::Relaxed);
-        }
     }
 }
