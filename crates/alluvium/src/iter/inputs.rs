@@ -74,10 +74,21 @@ struct Input {
 pub(super) struct First {
     /// Index of its source, the newest one that has this key.
     pub at: usize,
-    /// No other source has a key inside the bounds, and no range delete hides rows. This holds
-    /// until this source has none left: the others have none in this group, and if this one spans
-    /// all groups, none in later ones.
-    pub alone: bool,
+    pub lead: Lead,
+}
+
+/// Rows of the first source that come before those of all other sources. They are found by steps of
+/// this source alone, until it has none left. If it spans all groups, no table of a later group has
+/// a row before them: the groups are opened until one has rows.
+#[derive(Clone, Copy)]
+pub(super) enum Lead {
+    /// Not known: another source has the same key, a range delete may hide rows, or the source may
+    /// leave the group while it still has keys.
+    None,
+    /// The keys before that of this source.
+    Before(usize),
+    /// All keys.
+    Alone,
 }
 
 /// Key from which sources were last moved by seeks; empty if there was no such move since the seek
@@ -410,21 +421,36 @@ impl Inputs {
         self.drop_past_end();
         self.open_next_groups()?;
         let mut first: Option<(usize, &[u8])> = None;
-        let mut live = 0;
+        let mut second: Option<(usize, &[u8])> = None;
         for (at, input) in self.inputs.iter().enumerate() {
             if self.is_live(input) {
-                live += 1;
-                let key = input.source.key();
-                if first.is_none_or(|(_, first)| self.direction.is_before(key, first)) {
-                    first = Some((at, key));
+                let found = Some((at, input.source.key()));
+                if self.is_before(found, first) {
+                    (first, second) = (found, first);
+                } else if self.is_before(found, second) {
+                    second = found;
                 }
             }
         }
-        Ok(first.map(|(at, _)| First {
+        Ok(first.map(|(at, key)| First {
             at,
-            // A clipped source may leave the group while it still has keys.
-            alone: live == 1 && !self.inputs[at].clipped && self.ranges.is_empty(),
+            lead: match second {
+                _ if self.inputs[at].clipped || !self.ranges.is_empty() => Lead::None,
+                Some((_, second)) if second == key => Lead::None,
+                Some((second, _)) => Lead::Before(second),
+                None => Lead::Alone,
+            },
         }))
+    }
+
+    /// Returns true if the first row comes before the other one, or there is no other one.
+    #[inline]
+    fn is_before(&self, row: Option<(usize, &[u8])>, other: Option<(usize, &[u8])>) -> bool {
+        match (row, other) {
+            (Some((_, key)), Some((_, other))) => self.direction.is_before(key, other),
+            (row, None) => row.is_some(),
+            (None, _) => false,
+        }
     }
 
     /// Marks the sources that left the bounds.

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::iter::bounds::{Bounds, Direction};
 use crate::iter::dead_walk::DeadWalk;
 use crate::iter::held_row::HeldRow;
-use crate::iter::inputs::{HeldState, Inputs};
+use crate::iter::inputs::{HeldState, Inputs, Lead};
 use crate::keyspace::expiry::is_live;
 use crate::keyspace::tree::Tree;
 use crate::table::PinnedValue;
@@ -29,8 +29,8 @@ pub(crate) struct MergeCursor {
     now_ms: Option<u64>,
     /// Source of the current row.
     current: Option<usize>,
-    /// `current` is the only source with rows: see `First::alone`.
-    alone: bool,
+    /// Rows that `current` has before the other sources.
+    lead: Lead,
     /// Separated value of the current row, until the row is shown; `None` for a keys-only cursor.
     separated: Option<PinnedValue>,
     keys_only: bool,
@@ -49,7 +49,7 @@ impl MergeCursor {
             walk: DeadWalk::default(),
             now_ms,
             current: None,
-            alone: false,
+            lead: Lead::None,
             separated: None,
             keys_only: false,
         }
@@ -123,31 +123,32 @@ impl MergeCursor {
         }
         // Cleared first: after an error the cursor is on no row.
         self.current = None;
-        if self.alone {
-            self.inputs.step(at)?;
-            if let Some(found) = self.stay(at)? {
-                return Ok(found);
-            }
-        } else {
+        if let Lead::None = self.lead {
             self.inputs.step_equal(at)?;
+        } else {
+            self.inputs.step(at)?;
+            if self.leads(at)? {
+                self.land(at)?;
+                return Ok(true);
+            }
         }
         self.settle()
     }
 
-    /// Stays on source `at`, which was alone. Returns true if it has the next row, false if it is
-    /// past the bounds, and `None` if it is at its end or on a deleted key: then the other sources
-    /// must be examined.
-    fn stay(&mut self, at: usize) -> Result<Option<bool>> {
-        let source = self.inputs.source(at);
+    /// Returns true if source `at`, which had a lead before its last step, has the next row. If it
+    /// has not, or is on a deleted key, all sources must be examined.
+    fn leads(&self, at: usize) -> Result<bool> {
+        let (source, direction) = (self.inputs.source(at), self.inputs.direction());
         if !source.valid() || self.is_gone(at)? {
-            return Ok(None);
+            return Ok(false);
         }
-        let bounds = self.inputs.bounds();
-        if bounds.is_past(self.inputs.direction(), source.key()) {
-            return Ok(Some(false));
-        }
-        self.land(at)?;
-        Ok(Some(true))
+        let key = source.key();
+        Ok(match self.lead {
+            Lead::None => false,
+            // The other source is inside the bounds.
+            Lead::Before(other) => direction.is_before(key, self.inputs.source(other).key()),
+            Lead::Alone => !self.inputs.bounds().is_past(direction, key),
+        })
     }
 
     /// Moves to the first row from the positions of the sources on.
@@ -164,7 +165,7 @@ impl MergeCursor {
                     None => self.inputs.step_equal(at)?,
                 }
             } else if !self.inputs.skip_hidden(at)? {
-                self.alone = first.alone;
+                self.lead = first.lead;
                 self.land(at)?;
                 return Ok(true);
             }

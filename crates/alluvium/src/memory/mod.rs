@@ -99,9 +99,9 @@ impl MemoryBudget {
     /// Returns the current maximum bytes of the cache: the bytes that all uses leave, but at least
     /// [`CACHE_BYTES_MIN`].
     ///
-    /// Uses grow and shrink in waves, as memtables fill and are flushed. The cache follows both ways
-    /// at once: what a wave evicts was used the longest time ago, and what fills the gap until the
-    /// next wave is hit meanwhile.
+    /// Uses grow and shrink in waves, as memtables fill and are flushed. The cache follows both
+    /// ways at once: a wave evicts the blocks that were used the longest time ago, and those that
+    /// fill its place afterwards are hit until the next one.
     pub fn left_for_cache(&self) -> u64 {
         let total = self.total.load(Ordering::Relaxed);
         let least = total.min(CACHE_BYTES_MIN as u64);

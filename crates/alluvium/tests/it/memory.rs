@@ -110,6 +110,17 @@ fn memory(db: &Database) -> MemoryUse {
     db.stats().expect("stats").memory
 }
 
+/// Returns the memory of one moment; `None` if other uses than the cache changed meanwhile: `stats`
+/// reads the parts one after the other, and the cache takes what the others return.
+fn memory_at_once(db: &Database) -> Option<MemoryUse> {
+    let (first, second) = (memory(db), memory(db));
+    let but_cache = |memory: MemoryUse| MemoryUse {
+        cache_bytes: 0,
+        ..memory
+    };
+    (but_cache(first) == but_cache(second)).then_some(first)
+}
+
 #[test]
 fn charged_memory_stays_within_the_memory_budget() {
     let options = Options {
@@ -121,7 +132,9 @@ fn charged_memory_stays_within_the_memory_budget() {
     let (_vfs, db, k) = database(options);
     let (mut peaks, mut total) = (MemoryUse::default(), 0);
     saturate(&k, 16_000, 1_000, || {
-        keep_peaks(&mut peaks, &mut total, memory(&db))
+        if let Some(now) = memory_at_once(&db) {
+            keep_peaks(&mut peaks, &mut total, now);
+        }
     });
     // On a busy machine, the reader has too little time to fill the cache.
     assert!(peaks.memtable_bytes as usize > 2 * MIB, "{peaks:?}");
@@ -137,9 +150,10 @@ fn charged_memory_stays_within_the_memory_budget() {
         }
     }
     assert!(peaks.cache_bytes as usize > 8 * MIB, "{peaks:?}");
-    // A thread that the scheduler stops trims the cache late, and `stats` does not read all parts
-    // at the same moment. Without trimming, the cache alone would take 13 MiB.
-    assert!(total as usize <= 20 * MIB, "{total}: {peaks:?}");
+    // A job charges memory before it uses it, and evicts as much from the cache in between. Other
+    // threads can see the sum of both, up to 6 MiB here, for as long as the scheduler stops the job
+    // there.
+    assert!(total as usize <= 22 * MIB, "{total}: {peaks:?}");
     assert!(total as usize > 12 * MIB, "{total}: {peaks:?}");
 }
 
