@@ -66,16 +66,30 @@ have_leveldb() { printf '#include <leveldb/c.h>\n' | cc -E - >/dev/null 2>&1; }
 
 debian_packages=(build-essential libclang-dev cmake libleveldb-dev ninja-build)
 
+# Runs apt-get, and waits up to five minutes for other package managers, which hold its locks.
+apt_get() {
+    local as_root=() output until=$((SECONDS + ${ALLUVIUM_APT_SECONDS:-300}))
+    [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+    while ! output=$("${as_root[@]}" env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" 2>&1); do
+        printf '%s\n' "$output" >&2
+        # apt-get names the process that holds the lock.
+        case $output in *'Could not get lock'* | *'Unable to acquire'* | *'Unable to lock'*) ;; *) return 1 ;; esac
+        if [ "$SECONDS" -ge "$until" ]; then
+            missing 'the locks of apt-get: wait for the process that it names above, or end it'
+            return 1
+        fi
+        sleep 5
+    done
+}
+
 install_debian_packages() {
-    local as_root=()
-    command -v apt-get >/dev/null || return 1
+    command -v apt-get >/dev/null || missing "apt-get, to install $*" || return 1
     if [ "$(id -u)" -ne 0 ]; then
-        command -v sudo >/dev/null && sudo -n true 2>/dev/null || return 1
-        as_root=(sudo -n)
+        command -v sudo >/dev/null && sudo -n true 2>/dev/null ||
+            missing "root or password-less sudo, to run: apt-get install $*" || return 1
     fi
-    "${as_root[@]}" apt-get update -qq &&
-        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-            apt-get install -y -qq --no-install-recommends "$@"
+    apt_get update && apt_get install -y --no-install-recommends "$@" ||
+        missing "the packages $*: apt-get failed as above"
 }
 
 step_system() {
@@ -88,8 +102,7 @@ step_system() {
     # Only if pip is missing: a Python that has pip may not come from Debian.
     python3 -m pip --version >/dev/null 2>&1 || debian_packages+=(python3-pip)
     if ! { have_compilers && have_libclang && have_builders && have_leveldb; } && command -v apt-get >/dev/null; then
-        install_debian_packages "${debian_packages[@]}" ||
-            missing "root or password-less sudo, to run: apt-get install ${debian_packages[*]}"
+        install_debian_packages "${debian_packages[@]}"
     fi
     have_compilers || missing 'C and C++ compilers as cc and c++ (LMDB, SQLite, zstd and RocksDB are built from source)'
     have_libclang || missing 'libclang with its headers (bindgen of the RocksDB crate), or LIBCLANG_PATH naming its folder'

@@ -24,3 +24,4 @@ pub mod settings;
 pub mod tables;
 pub mod trial;
 pub mod undo;
+pub mod units;

@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::definition::DefinitionError;
 use crate::names::unknown;
+use crate::units;
 
 type Result<T> = std::result::Result<T, DefinitionError>;
 
@@ -153,16 +154,17 @@ impl<'a> Section<'a> {
             allowed.start,
             allowed.end - 1
         );
-        let Some(integer) = found.value.as_integer() else {
-            return Err(self.mistyped(key, &wanted, found));
+        let (number, text) = match found.value {
+            DeValue::Integer(integer) => {
+                let number = u64::from_str_radix(integer.as_str(), integer.radix());
+                (number.ok(), integer.as_str())
+            }
+            DeValue::String(size) if key.ends_with("bytes") => (units::bytes(size).ok(), &**size),
+            _ => return Err(self.mistyped(key, &wanted, found)),
         };
-        let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
         match number.filter(|number| allowed.contains(number)) {
             Some(number) => Ok(Some(number)),
-            None => Err(self.refuse(
-                found.at,
-                format!("`{key}` must be {wanted}, not {}", integer.as_str()),
-            )),
+            None => Err(self.refuse(found.at, format!("`{key}` must be {wanted}, not {text}"))),
         }
     }
 
@@ -175,9 +177,11 @@ impl<'a> Section<'a> {
         let text = match found.value {
             DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str(),
             DeValue::Float(float) => float.as_str(),
+            DeValue::String(time) if key.ends_with("seconds") => time,
             _ => return Err(self.mistyped(key, &wanted, found)),
         };
-        let number = text.parse().ok();
+        // Without a unit it is the number itself.
+        let number = text.parse().ok().or_else(|| units::seconds(text).ok());
         match number.filter(|number: &f64| (min..=max).contains(number)) {
             Some(number) => Ok(Some(number)),
             None => Err(self.refuse(found.at, format!("`{key}` must be {wanted}, not {text}"))),

@@ -57,8 +57,8 @@ impl Stream {
         let mut sum = 0.0;
         let operations = run.operations.iter().map(|operation| {
             sum += operation.percent;
-            let (_, rows) = populations[operation.table].bounds();
-            let chooser = Chooser::new(operation.keys, rows, client);
+            let bounds = populations[operation.table].bounds();
+            let chooser = Chooser::new(operation.keys, bounds, client);
             (sum / 100.0, operation.clone(), chooser)
         });
         Stream {

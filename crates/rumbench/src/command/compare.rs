@@ -289,10 +289,10 @@ pub fn run(arguments: &CompareArgs) -> Result<Exit> {
     if arguments.json {
         let verdict = overall(&rows.iter().collect::<Vec<_>>());
         let all = json!({"base": base.selector, "new": new.selector, "verdict": verdict, "differences": warnings, "comparisons": rows, "thresholds": outcomes});
-        print(&format!("{}\n", serde_json::to_string_pretty(&all)?));
+        print(&format!("{}\n", serde_json::to_string_pretty(&all)?))?;
     } else {
         let sides = format!("base {}\nnew  {}\n", base.selector, new.selector);
-        print(&(sides + &text(arguments, &warnings, &rows, &outcomes)));
+        print(&(sides + &text(arguments, &warnings, &rows, &outcomes)))?;
     }
     let failed = outcomes.iter().filter(|outcome| outcome.failed).count();
     if failed > 0 {

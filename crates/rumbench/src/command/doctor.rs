@@ -41,12 +41,12 @@ pub fn run(arguments: &DoctorArgs) -> Result<Exit> {
             .collect();
         let all = json!({"findings": found, "engines": engines});
         let text = serde_json::to_string_pretty(&all).context("cannot encode the findings")?;
-        print(&format!("{text}\n"));
+        print(&format!("{text}\n"))?;
         return Ok(Exit::Done);
     }
-    print(&machine(&found).render(Format::Text));
-    print("\n");
-    print(&engines().render(Format::Text));
+    print(&machine(&found).render(Format::Text))?;
+    print("\n")?;
+    print(&engines().render(Format::Text))?;
     Ok(Exit::Done)
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use rumbench_core::units;
 
 use super::process::{Exit, command_line, print};
 use super::run::{DurabilityArg, default_out};
@@ -31,7 +32,7 @@ pub struct DurabilityArgs {
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     kills: u32,
     /// Longest time of writing before a kill
-    #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 1.0, value_name = "TIME", value_parser = units::seconds)]
     seconds_per_kill: f64,
     /// Writing clients
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -101,9 +102,9 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
     let interrupts = Interrupts::watch()?;
     let result = parent::run(&test, &interrupts)?;
     if arguments.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&result)?));
+        print(&format!("{}\n", serde_json::to_string_pretty(&result)?))?;
     } else {
-        print(&render(&result));
+        print(&render(&result))?;
     }
     say(&format!(
         "results: {}",

@@ -42,7 +42,7 @@ pub struct ExplainArgs {
 pub fn run(arguments: &ExplainArgs) -> Result<Exit> {
     let name = arguments.name.as_str();
     if let Some(text) = word(arguments) {
-        print(&text);
+        print(&text)?;
         return Ok(Exit::Done);
     }
     let path = Path::new(name);
@@ -85,9 +85,9 @@ fn of_result(arguments: &ExplainArgs, suite: &SuiteResult) -> Result<Exit> {
         let findings = explain::explain(suite, &options);
         let all = json!({"workload": suite.workload, "command": suite.command, "started_at": suite.started_at, "findings": findings});
         let text = serde_json::to_string_pretty(&all).context("cannot encode the findings")?;
-        print(&format!("{text}\n"));
+        print(&format!("{text}\n"))?;
     } else {
-        print(&explain::render(suite, &options));
+        print(&explain::render(suite, &options))?;
     }
     Ok(Exit::Done)
 }

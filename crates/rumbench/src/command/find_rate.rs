@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use rumbench_core::names::unknown;
+use rumbench_core::units;
 
 use super::process::{Exit, command_line};
 use super::run::{DurabilityArg, PrintArgs, check, default_out, named, run_suite};
@@ -51,13 +52,13 @@ pub struct FindRateArgs {
     #[arg(long, value_enum, default_value = "buffered")]
     durability: DurabilityArg,
     /// Limit the memory of a whole trial, page cache included, with a control group of the kernel
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
     memory: Option<u64>,
     /// Cores for client and engine threads
     #[arg(long, value_enum, default_value = "free")]
     placement: Placement,
     /// End a trial if no request completes for this long: its engine or server is stuck
-    #[arg(long, value_name = "SECONDS", default_value_t = STUCK_AFTER_S, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "TIME", default_value_t = STUCK_AFTER_S, value_parser = units::whole_seconds)]
     stuck_after: u64,
     /// Another build of rumbench that runs the trials
     #[arg(long = "host", value_name = "[NAME=]BINARY")]

@@ -85,14 +85,14 @@ pub fn run(arguments: &ImportArgs) -> Result<Exit> {
     result.schema_version = result.version();
     file::prepare_directory(&arguments.out)?;
     file::save(&arguments.out, &result)?;
-    arguments.print.print(&result)?;
-    arguments.print.write_html(&arguments.out, &result);
+    let shown = arguments.print.show(Some(&arguments.out), &result);
     let path = file::result_path(&arguments.out);
     say(&format!("results: {}", path.display()));
+    shown?;
     if arguments.with.is_some() && !arguments.print.mix_durability && !arguments.print.json {
         print(
             "\nWhat imported commits survive is unknown, so they stand in tables of their own; --mix-durability puts them together.\n",
-        );
+        )?;
     }
     Ok(Exit::Done)
 }

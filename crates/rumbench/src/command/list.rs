@@ -38,7 +38,7 @@ pub fn list(arguments: &ListArgs) -> Result<Exit> {
         What::Metrics => all_metrics(),
         What::Results => stored(None)?,
     };
-    print(&table.render(Format::Text));
+    print(&table.render(Format::Text))?;
     Ok(Exit::Done)
 }
 
@@ -54,7 +54,7 @@ pub struct ResultsArgs {
 /// # Errors
 /// Fails if the results store cannot be read.
 pub fn results(arguments: &ResultsArgs) -> Result<Exit> {
-    print(&stored(arguments.of.as_deref())?.render(Format::Text));
+    print(&stored(arguments.of.as_deref())?.render(Format::Text))?;
     Ok(Exit::Done)
 }
 

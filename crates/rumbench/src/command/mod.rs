@@ -96,25 +96,27 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are answers on stdout; everything else is bad usage on stderr.
-            let _ = error.print();
             return code(if error.use_stderr() {
+                let _ = error.print();
                 Exit::Usage
             } else {
-                Exit::Done
+                concluded(print(&error.to_string()).map(|()| Exit::Done))
             });
         }
     };
-    match dispatch(cli.command) {
-        Ok(exit) => code(exit),
-        Err(error) => {
-            say(&format!("rumbench: {error:#}"));
-            code(if error.is::<Usage>() {
-                Exit::Usage
-            } else {
-                Exit::Failed
-            })
+    code(concluded(dispatch(cli.command)))
+}
+
+/// Returns the exit code of a command, and prints its error.
+fn concluded(result: anyhow::Result<Exit>) -> Exit {
+    result.unwrap_or_else(|error| {
+        say(&format!("rumbench: {error:#}"));
+        if error.is::<Usage>() {
+            Exit::Usage
+        } else {
+            Exit::Failed
         }
-    }
+    })
 }
 
 fn code(exit: Exit) -> ExitCode {
@@ -124,7 +126,7 @@ fn code(exit: Exit) -> ExitCode {
 fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
     match command {
         None => {
-            print(&Cli::command().render_long_help().to_string());
+            print(&Cli::command().render_long_help().to_string())?;
             Ok(Exit::Done)
         }
         Some(Command::Doctor(arguments)) => doctor::run(&arguments),
@@ -145,7 +147,7 @@ fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
         Some(Command::Man(arguments)) => shell::man(&arguments, Cli::command()),
         Some(Command::TrialChild) => crate::run::trial::child_main().map(|()| Exit::Done),
         Some(Command::TrialCheck) => {
-            print(&format!("{}\n", crate::run::host::answer()?));
+            print(&format!("{}\n", crate::run::host::answer()?))?;
             Ok(Exit::Done)
         }
         Some(Command::DurabilityChild) => {

@@ -40,21 +40,21 @@ pub fn run(arguments: &RunArgs) -> Result<Exit> {
             .collect();
         let all = json!({"workload": suite.workload, "trials": trials, "settings": settings, "disk_bytes_needed": needed,
             "disk_bytes_free": free, "timed_seconds": seconds});
-        print(&format!("{all:#}\n"));
+        print(&format!("{all:#}\n"))?;
     } else {
-        print(&text(&suite, &settings, &trials)?);
+        print(&text(&suite, &settings, &trials)?)?;
         let mib = |bytes: u64| count(Some(bytes as f64 / f64::from(1 << 20)));
         let free = free.map_or("unknown".to_string(), mib);
         print(&format!(
             "\nspace: {} MiB are needed, {free} MiB are free\n",
             mib(needed)
-        ));
+        ))?;
         print(&match seconds {
             Some(seconds) => format!(
                 "time: {seconds:.0} s in phases that end by time; loads, settles and calibration come on top\n"
             ),
             None => "time: phases end by count, so it depends on the engines\n".to_string(),
-        });
+        })?;
     }
     Ok(if free.is_some_and(|free| free < needed) {
         Exit::Failed

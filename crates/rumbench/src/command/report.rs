@@ -24,15 +24,12 @@ pub struct ReportArgs {
 /// Fails if there is no readable result.
 pub fn run(arguments: &ReportArgs) -> Result<Exit> {
     let result = file::load(&arguments.dir)?;
-    arguments.print.print(&result)?;
     // `dir` may be a result file instead of its folder.
     let folder = if arguments.dir.is_dir() {
         Some(arguments.dir.as_path())
     } else {
         arguments.dir.parent()
     };
-    if let Some(folder) = folder {
-        arguments.print.write_html(folder, &result);
-    }
+    arguments.print.show(folder, &result)?;
     Ok(Exit::Done)
 }

@@ -1,11 +1,13 @@
 //! `rumbench run`: turns flags into a suite, and its result into tables and an exit code.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use rumbench_core::engine::Durability;
 use rumbench_core::names::unknown;
+use rumbench_core::units;
 use time::OffsetDateTime;
 
 use super::process::{Exit, command_line, print};
@@ -97,20 +99,36 @@ impl PrintArgs {
         }
     }
 
-    /// Writes `report.html` into the result's folder and prints its path. A failure is a warning:
-    /// the numbers are in `result.json`.
-    pub fn write_html(&self, dir: &Path, result: &SuiteResult) {
-        match html::write(dir, result, &self.options()) {
-            Ok(path) => say(&format!("report: {}", path.display())),
-            Err(error) => say(&format!("warning: {error:#}")),
-        }
-    }
-
-    /// Prints a result on stdout.
+    /// Prints a result on stdout, and writes `report.html` into its folder.
     ///
     /// # Errors
-    /// A usage error if the base engine is not in the result.
-    pub fn print(&self, result: &SuiteResult) -> Result<()> {
+    /// A usage error if the base engine is not in the result. If one of both cannot be written, the
+    /// other one is written nevertheless. A folder that the user may not write to is a warning.
+    pub fn show(&self, dir: Option<&Path>, result: &SuiteResult) -> Result<()> {
+        let printed = self.print(result);
+        let written = dir.map_or(Ok(()), |dir| self.write_page(dir, result));
+        printed.and(written)
+    }
+
+    fn write_page(&self, dir: &Path, result: &SuiteResult) -> Result<()> {
+        let is_refused = |error: &anyhow::Error| {
+            let kind = error
+                .downcast_ref::<std::io::Error>()
+                .map(|error| error.kind());
+            matches!(
+                kind,
+                Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+            )
+        };
+        match html::write(dir, result, &self.options()) {
+            Ok(path) => say(&format!("report: {}", path.display())),
+            Err(error) if is_refused(&error) => say(&format!("warning: {error:#}")),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn print(&self, result: &SuiteResult) -> Result<()> {
         if let Some(base) = &self.base {
             check_base(
                 base,
@@ -122,12 +140,12 @@ impl PrintArgs {
             )?;
         }
         if self.json {
-            print(&serde_json::to_string_pretty(result)?);
-            print("\n");
+            print(&serde_json::to_string_pretty(result)?)?;
+            print("\n")?;
         } else if self.csv {
-            print(&csv::render(result)?);
+            print(&csv::render(result)?)?;
         } else {
-            print(&render(result, &self.options()));
+            print(&render(result, &self.options()))?;
         }
         Ok(())
     }
@@ -177,7 +195,7 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value = "buffered")]
     durability: DurabilityArg,
     /// Limit the memory of a whole trial, page cache included, with a control group of the kernel
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
     memory: Option<u64>,
     /// Cores for client and engine threads
     #[arg(long, value_enum, default_value = "free")]
@@ -198,7 +216,7 @@ pub struct RunArgs {
     #[arg(long)]
     profile: bool,
     /// End a trial if no request completes for this long: its engine or server is stuck
-    #[arg(long, value_name = "SECONDS", default_value_t = STUCK_AFTER_S, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "TIME", default_value_t = STUCK_AFTER_S, value_parser = units::whole_seconds)]
     stuck_after: u64,
     /// An options file of the engine that replaces its configuration here: RocksDB, MariaDB,
     /// PostgreSQL
@@ -384,8 +402,7 @@ pub fn conclude(
     if !no_store {
         store(suite, result);
     }
-    print.print(result)?;
-    print.write_html(&suite.out, result);
+    let shown = print.show(Some(&suite.out), result);
     if result.interrupted {
         say(&format!(
             "interrupted; rumbench resume {} continues it",
@@ -396,6 +413,7 @@ pub fn conclude(
         "results: {}",
         file::result_path(&suite.out).display()
     ));
+    shown?;
     Ok(if result.interrupted {
         Exit::Interrupted
     } else if result.trials.iter().any(marks::failed) {

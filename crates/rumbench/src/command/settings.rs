@@ -8,6 +8,7 @@ use anyhow::Result;
 use rumbench_core::engine::{Durability, OpenConfig, Schema};
 use rumbench_core::kv_sequence;
 use rumbench_core::names::unknown;
+use rumbench_core::units;
 
 use crate::catalog::{self, usage};
 use crate::run::pacing::{Arrivals, Rate};
@@ -72,8 +73,9 @@ pub fn sort(
                 "--set {set}: must be KEY=VALUE or ENGINE.KEY=VALUE"
             )));
         };
+        let value = units::plain(key, value);
         let Some((engine, key)) = key.split_once('.') else {
-            common.insert(key.to_string(), value.to_string());
+            common.insert(key.to_string(), value);
             continue;
         };
         let names: Vec<String> = choices.iter().flat_map(named).collect();
@@ -86,7 +88,7 @@ pub fn sort(
         }
         let meant = |choice: &&mut EngineChoice| named(choice).contains(&engine.to_string());
         for choice in choices.iter_mut().filter(meant) {
-            choice.settings.insert(key.to_string(), value.to_string());
+            choice.settings.insert(key.to_string(), value.clone());
         }
     }
     catalog::expand(workload, &mut common)?;

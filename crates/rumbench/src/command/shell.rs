@@ -34,7 +34,7 @@ pub struct ManArgs {
 pub fn completions(arguments: &CompletionsArgs, mut command: Command) -> Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "rumbench", &mut script);
-    print(&String::from_utf8_lossy(&script));
+    print(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Done)
 }
 
@@ -46,7 +46,7 @@ pub fn man(arguments: &ManArgs, command: Command) -> Result<Exit> {
     let Some(dir) = &arguments.dir else {
         let mut page = Vec::new();
         clap_mangen::Man::new(command).render(&mut page)?;
-        print(&String::from_utf8_lossy(&page));
+        print(&String::from_utf8_lossy(&page))?;
         return Ok(Exit::Done);
     };
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;

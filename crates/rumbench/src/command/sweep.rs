@@ -7,6 +7,7 @@
 use anyhow::Result;
 use rumbench_core::engine::Durability;
 use rumbench_core::trial::Workload;
+use rumbench_core::units;
 
 use super::settings::{self, Sorted};
 use crate::catalog::{self, usage};
@@ -169,11 +170,8 @@ fn limits(common: Common<'_>, values: &[String]) -> Result<Vec<Point>> {
     }
     let alike = point(common, None)?;
     let limit = |value: &String| {
-        let memory = value.parse().map_err(|_| {
-            usage(format!(
-                "--sweep {MEMORY}: {value} is not a number of bytes"
-            ))
-        })?;
+        let refused = |why| usage(format!("--sweep {MEMORY}: {value} {why}"));
+        let memory = units::bytes(value).map_err(refused)?;
         Ok(Point {
             label: Some(format!("{MEMORY}={memory}")),
             memory: Some(memory),
@@ -304,7 +302,7 @@ mod tests {
         let found = points(common, Some(&limits)).unwrap();
         assert_eq!(found[1].label.as_deref(), Some("memory=536870912"));
         assert_eq!(found[1].memory, Some(536_870_912));
-        assert!(refused(&of("memory", &["1", "much"])).contains("much is not a number of bytes"));
+        assert!(refused(&of("memory", &["1", "much"])).contains("much must be a number of bytes"));
         let given = Common {
             memory: Some(1 << 30),
             ..common

@@ -5,12 +5,10 @@
 //! are counters of RocksDB and remain counters under their own names: published `w_amp` counts a
 //! flush twice, so it is not the write amplification of a device.
 
-use std::collections::BTreeMap;
-
 use anyhow::Result;
 
 use super::found::{
-    Found, Source, columns, known, number, numbered, unknown_latency, unknown_phase,
+    Found, Row, Source, columns, known, number, numbered, unknown_latency, unknown_phase,
 };
 use crate::report::throughput::counts_rows;
 use crate::store::result::{Latency, PhaseResult};
@@ -38,24 +36,24 @@ const OPERATIONS: &[(&str, &str)] = &[
 /// Reads all files as the steps of one trial.
 ///
 /// # Errors
-/// A usage error for a file without a result.
+/// A usage error for a file without a result, or with a text where a number is expected.
 pub fn read(sources: &[Source]) -> Result<Found> {
     let mut found = Found::default();
     for source in sources {
         let before = found.phases.len();
-        let rows = columns(&source.text, "ops_sec");
+        let rows = columns(source, "ops_sec")?;
         for row in &rows {
-            let test = row.get("test").copied().unwrap_or_default();
+            let test = row.text("test").unwrap_or_default();
             let name = test.split('.').next().filter(|name| !name.is_empty());
             let Some(name) = source.step.as_deref().or(name) else {
-                return Err(source.refused("a row has no test; name it: STEP=FILE"));
+                return Err(row.refused("the row has no test; name it: STEP=FILE"));
             };
             let name = numbered(&found.phases, name);
-            found.version = row.get("version").map(|version| (*version).to_string());
-            found.phases.extend(of_row(row, name, test));
+            found.version = row.text("version").map(str::to_string);
+            found.phases.extend(of_row(row, name, test)?);
         }
         if rows.is_empty() {
-            of_output(source, &mut found);
+            of_output(source, &mut found)?;
         }
         if found.phases.len() == before {
             return Err(source.refused(
@@ -67,33 +65,36 @@ pub fn read(sources: &[Source]) -> Result<Found> {
 }
 
 /// Converts one row of a report. A row without a rate belongs to a failed step.
-fn of_row(row: &BTreeMap<&str, &str>, name: String, test: &str) -> Option<PhaseResult> {
-    let value = |column: &str| row.get(column).and_then(|text| number(text));
-    let mut phase = rated(name, value("ops_sec")?);
+fn of_row(row: &Row<'_>, name: String, test: &str) -> Result<Option<PhaseResult>> {
+    let Some(per_s) = row.number("ops_sec")? else {
+        return Ok(None);
+    };
+    let mut phase = rated(name, per_s);
     let threads = test
         .split('.')
         .find_map(|part| part.strip_prefix('t')?.parse().ok());
     phase.clients = threads;
-    let us = |column: &str| value(column).unwrap_or(f64::NAN);
+    let us = |column: &str| Ok::<f64, anyhow::Error>(row.number(column)?.unwrap_or(f64::NAN));
     insert(
         &mut phase,
         Latency {
-            mean: us("usec_op"),
-            p50: us("p50"),
-            p99: us("p99"),
-            p999: us("p99.9"),
-            p9999: us("p99.99"),
-            max: us("pmax"),
+            mean: us("usec_op")?,
+            p50: us("p50")?,
+            p99: us("p99")?,
+            p999: us("p99.9")?,
+            p9999: us("p99.99")?,
+            max: us("pmax")?,
             ..unknown_latency()
         },
     );
-    let counters = COUNTERS
-        .iter()
-        .filter_map(|name| Some((*name, value(name)?)));
-    phase.engine_counters = counters
-        .map(|(name, value)| (format!("db_bench.{name}"), value))
-        .collect();
-    Some(phase)
+    for name in COUNTERS {
+        if let Some(value) = row.number(name)? {
+            phase
+                .engine_counters
+                .insert(format!("db_bench.{name}"), value);
+        }
+    }
+    Ok(Some(phase))
 }
 
 /// Returns a phase with a rate; also in rows if an operation is a row.
@@ -115,12 +116,20 @@ fn insert(phase: &mut PhaseResult, latency: Latency) {
 
 /// Parses the output of db_bench: a line for each benchmark, followed by response times with
 /// `--histogram`.
-fn of_output(source: &Source, found: &mut Found) {
-    for line in source.text.lines() {
+fn of_output(source: &Source, found: &mut Found) -> Result<()> {
+    for (place, line) in (1..).zip(source.text.lines()) {
         let Some((name, rest)) = line.split_once(':') else {
             continue;
         };
         let (name, rest) = (name.trim(), rest.trim());
+        let words = Words {
+            source,
+            line: place,
+            words: line
+                .split([' ', '\t', ';'])
+                .filter(|word| !word.is_empty())
+                .collect(),
+        };
         match name {
             "RocksDB" => found.version = rest.strip_prefix("version ").map(str::to_string),
             "Keys" | "Values" | "Entries" => {
@@ -129,32 +138,63 @@ fn of_output(source: &Source, found: &mut Found) {
             }
             "Count" | "Min" | "Percentiles" => {
                 if let Some(phase) = found.phases.last_mut() {
-                    of_histogram(line, phase);
+                    of_histogram(&words, phase)?;
                 }
             }
             _ if rest.contains("micros/op") && !name.contains(' ') => {
                 let step = source.step.as_deref().unwrap_or(name);
                 let name = numbered(&found.phases, step);
-                found.phases.extend(of_line(rest, name));
+                found.phases.push(of_line(&words, name)?);
             }
             _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Words of a line of the output.
+struct Words<'a> {
+    source: &'a Source,
+    /// Number of the line, counted from 1.
+    line: usize,
+    words: Vec<&'a str>,
+}
+
+impl Words<'_> {
+    /// Returns the number before a unit, if the line has the unit.
+    fn before(&self, unit: &str) -> Result<Option<f64>> {
+        let place = self.words.iter().position(|word| *word == unit);
+        self.number(place.and_then(|place| place.checked_sub(1)))
+    }
+
+    /// Returns the number after a name, if the line has the name.
+    fn after(&self, name: &str) -> Result<Option<f64>> {
+        let place = self.words.iter().position(|word| *word == name);
+        self.number(place.map(|place| place + 1))
+    }
+
+    fn number(&self, place: Option<usize>) -> Result<Option<f64>> {
+        let Some(place) = place else {
+            return Ok(None);
+        };
+        let word = self.words.get(place).copied().unwrap_or_default();
+        let refused = |why: &str| self.source.refused_at(self.line, why);
+        match number(word).map_err(|why| refused(&why))? {
+            None => Err(refused("a number is missing: the file is cut short")),
+            known => Ok(known),
         }
     }
 }
 
 /// Parses `0.993 micros/op 1006611 ops/sec 39.737 seconds 40000000 operations;  403.2 MB/s`; older
 /// versions have no seconds and operations.
-fn of_line(text: &str, name: String) -> Option<PhaseResult> {
-    let words: Vec<&str> = text
-        .split([' ', ';'])
-        .filter(|word| !word.is_empty())
-        .collect();
-    let before = |unit: &str| {
-        let place = words.iter().position(|word| *word == unit)?;
-        number(words.get(place.checked_sub(1)?)?)
+fn of_line(words: &Words<'_>, name: String) -> Result<PhaseResult> {
+    let Some(per_s) = words.before("ops/sec")? else {
+        let why = "no rate in ops/sec: the line is cut short";
+        return Err(words.source.refused_at(words.line, why));
     };
-    let mut phase = rated(name, before("ops/sec")?);
-    if let Some((seconds, operations)) = before("seconds").zip(before("operations")) {
+    let mut phase = rated(name, per_s);
+    if let Some((seconds, operations)) = words.before("seconds")?.zip(words.before("operations")?) {
         phase.seconds = seconds;
         phase.operations = operations as u64;
         known(&mut phase, "seconds");
@@ -164,28 +204,23 @@ fn of_line(text: &str, name: String) -> Option<PhaseResult> {
             known(&mut phase, "rows");
         }
     }
-    let mean = before("micros/op").unwrap_or(f64::NAN);
+    let mean = words.before("micros/op")?.unwrap_or(f64::NAN);
     // With several threads this is wall time of all threads per operation, not a response time of
     // one caller; response times come from the histogram.
     phase.engine_counters = [("db_bench.micros_per_op".to_string(), mean)].into();
-    Some(phase)
+    Ok(phase)
 }
 
 /// Parses one line of a histogram: `Count: N Average: A ...`, `Min: .. Median: .. Max: M`,
 /// `Percentiles: P50: .. P99: ..`.
-fn of_histogram(line: &str, phase: &mut PhaseResult) {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let after = |name: &str| {
-        let place = words.iter().position(|word| *word == name)?;
-        number(words.get(place + 1)?)
-    };
+fn of_histogram(words: &Words<'_>, phase: &mut PhaseResult) -> Result<()> {
     if phase.latency_us.is_empty() {
         insert(phase, unknown_latency());
     }
     let Some(latency) = phase.latency_us.values_mut().next() else {
-        return;
+        return Ok(());
     };
-    if let Some(count) = after("Count:") {
+    if let Some(count) = words.after("Count:")? {
         latency.count = count as u64;
     }
     for (name, figure) in [
@@ -196,8 +231,9 @@ fn of_histogram(line: &str, phase: &mut PhaseResult) {
         ("P99.9:", &mut latency.p999),
         ("P99.99:", &mut latency.p9999),
     ] {
-        if let Some(value) = after(name) {
+        if let Some(value) = words.after(name)? {
             *figure = value;
         }
     }
+    Ok(())
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Result;
+
 use crate::catalog::usage;
 use crate::store::result::{Latency, PhaseResult, base_name};
 
@@ -20,6 +22,11 @@ impl Source {
     /// Returns a usage error about this file.
     pub fn refused(&self, why: &str) -> anyhow::Error {
         usage(format!("{}: {why}", self.file))
+    }
+
+    /// Returns a usage error about a line of this file, counted from 1.
+    pub fn refused_at(&self, line: usize, why: &str) -> anyhow::Error {
+        usage(format!("{} line {line}: {why}", self.file))
     }
 
     /// Returns the step from the command line, or the file's name without its extension.
@@ -45,11 +52,13 @@ pub struct Found {
 
 /// Returns a unique name for a step that may be repeated: `NAME`, `NAME#2`, ...
 pub fn numbered(phases: &[PhaseResult], name: &str) -> String {
-    let before = phases.iter().filter(|phase| base_name(&phase.name) == name);
-    match before.count() {
-        0 => name.to_string(),
-        n => format!("{name}#{}", n + 1),
+    let is_free = |name: &str| phases.iter().all(|phase| phase.name != name);
+    if is_free(name) {
+        return name.to_string();
     }
+    let mut numbered = (2..).map(|n: u32| format!("{}#{n}", base_name(name)));
+    // Ends at the number of phases plus one.
+    numbered.find(|name| is_free(name)).unwrap_or_default()
 }
 
 /// Returns a phase with a name and no known numbers.
@@ -81,19 +90,82 @@ pub fn unknown_latency() -> Latency {
     }
 }
 
-/// Parses a number, possibly with commas between thousands.
-pub fn number(text: &str) -> Option<f64> {
-    let plain: String = text.chars().filter(|c| *c != ',').collect();
-    plain.parse().ok().filter(|value: &f64| value.is_finite())
+/// Cells without a value.
+const UNKNOWN: &[&str] = &["", "-", "NA", "N/A"];
+
+/// Parses a number, possibly with commas between thousands; `None` if the cell says that it is not
+/// known. The error names the text and what is wrong with it.
+pub fn number(text: &str) -> std::result::Result<Option<f64>, String> {
+    let text = text.trim();
+    if UNKNOWN.contains(&text) {
+        return Ok(None);
+    }
+    let Some(plain) = without_thousands(text) else {
+        return Err(format!(
+            "`{text}` has a comma that separates no thousands; decimals begin with a point"
+        ));
+    };
+    match plain.parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(Some(value)),
+        Ok(_) => Err(format!("`{text}` is not finite")),
+        Err(_) => Err(format!("`{text}` is no number")),
+    }
+}
+
+/// Returns the text without commas, if there are three digits after each of them.
+fn without_thousands(text: &str) -> Option<String> {
+    let whole = text.split('.').next().unwrap_or_default();
+    let mut groups = whole.split(',');
+    let first = groups.next().unwrap_or_default();
+    let is_group = |group: &str| group.len() == 3 && group.bytes().all(|b| b.is_ascii_digit());
+    let is_right = text.matches(',').count() == 0
+        || text.matches(',').count() == whole.matches(',').count()
+            && (1..=3).contains(&first.trim_start_matches('-').len())
+            && groups.all(is_group);
+    is_right.then(|| text.replace(',', ""))
+}
+
+/// A line of a table.
+pub struct Row<'a> {
+    source: &'a Source,
+    /// Number of the line, counted from 1.
+    line: usize,
+    cells: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Row<'a> {
+    /// Returns the text of a column, if the table has it.
+    pub fn text(&self, column: &str) -> Option<&'a str> {
+        self.cells.get(column).copied()
+    }
+
+    /// Returns the number of a column; `None` if the table lacks the column or it is not known.
+    ///
+    /// # Errors
+    /// A usage error with the line if the cell is no number.
+    pub fn number(&self, column: &str) -> Result<Option<f64>> {
+        let Some(text) = self.text(column) else {
+            return Ok(None);
+        };
+        number(text).map_err(|why| self.refused(&format!("column {column}: {why}")))
+    }
+
+    /// Returns a usage error about this line.
+    pub fn refused(&self, why: &str) -> anyhow::Error {
+        self.source.refused_at(self.line, why)
+    }
 }
 
 /// Parses tables with tab-separated columns: each line that contains `column` is the header of the
 /// lines after it.
-pub fn columns<'a>(text: &'a str, column: &str) -> Vec<BTreeMap<&'a str, &'a str>> {
+///
+/// # Errors
+/// A usage error for a line with another number of columns than its header: the file was cut short.
+pub fn columns<'a>(source: &'a Source, column: &str) -> Result<Vec<Row<'a>>> {
     let mut header: Vec<&str> = Vec::new();
     let mut rows = Vec::new();
-    for line in text.lines() {
-        let cells: Vec<&str> = line
+    for (line, text) in (1..).zip(source.text.lines()) {
+        let cells: Vec<&str> = text
             .trim_start_matches('#')
             .split('\t')
             .map(str::trim)
@@ -101,8 +173,17 @@ pub fn columns<'a>(text: &'a str, column: &str) -> Vec<BTreeMap<&'a str, &'a str
         if cells.contains(&column) {
             header = cells;
         } else if cells.len() > 1 && !header.is_empty() {
-            rows.push(header.iter().copied().zip(cells).collect());
+            if cells.len() != header.len() {
+                let (has, wants) = (cells.len(), header.len());
+                return Err(source.refused_at(line, &format!("{has} of {wants} columns")));
+            }
+            let cells = header.iter().copied().zip(cells).collect();
+            rows.push(Row {
+                source,
+                line,
+                cells,
+            });
         }
     }
-    rows
+    Ok(rows)
 }

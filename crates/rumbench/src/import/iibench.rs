@@ -5,12 +5,12 @@
 //! client's lines have 17 numbers; several files of one step are its clients, and their numbers are
 //! added up. In insert steps an operation is a row, in others a query.
 
-use std::collections::BTreeMap;
-
 use anyhow::Result;
 use rumbench_core::insert_benchmark::STEPS;
 
-use super::found::{Found, Source, columns, known, number, unknown_latency, unknown_phase};
+use super::found::{
+    Found, Row, Source, columns, known, number, numbered, unknown_latency, unknown_phase,
+};
 use crate::report::throughput::counts_rows;
 use crate::store::result::{
     BackgroundResult, CpuPerOp, Interval, Latency, PhaseResult, SizeBytes, base_name,
@@ -24,7 +24,8 @@ const GIB: f64 = (1u64 << 30) as f64;
 /// the number of clients of records, which do not contain it.
 ///
 /// # Errors
-/// A usage error for a file in neither format, or of an unknown step.
+/// A usage error for a file in neither format, of an unknown step, cut short, or with a text where
+/// a number is expected.
 pub fn read(sources: &[Source], clients: Option<usize>) -> Result<Vec<Found>> {
     let mut found: Vec<Found> = Vec::new();
     for source in sources {
@@ -36,17 +37,21 @@ pub fn read(sources: &[Source], clients: Option<usize>) -> Result<Vec<Found>> {
                 "`{step}` is no step of insert-benchmark (rumbench list phases); name it: STEP=FILE"
             )));
         }
-        let records = columns(&source.text, "wkbpi");
-        let lines = client_lines(&source.text);
+        let records = columns(source, "wkbpi")?;
+        let lines = if records.is_empty() {
+            client_lines(source)?
+        } else {
+            Vec::new()
+        };
         if records.is_empty() && lines.is_empty() {
             return Err(source.refused(
                 "neither 21-column records (with a line of their names, ips to tag) nor a client's lines of 17 numbers",
             ));
         }
         for record in &records {
-            let tag = record.get("tag").copied().unwrap_or_default();
-            let of = of_engine(&mut found, Some(tag));
-            of.phases.extend(of_record(record, step, clients));
+            let of = of_engine(&mut found, Some(record.text("tag").unwrap_or_default()));
+            let name = numbered(&of.phases, step);
+            of.phases.extend(of_record(record, name, clients)?);
         }
         if !lines.is_empty() {
             add_client(of_engine(&mut found, None), step, &lines);
@@ -105,71 +110,94 @@ const KEPT: &[(&str, &str)] = &[
     ("p99", "iibench.p99"),
 ];
 
+/// Converts a record. One without a rate belongs to a step that was not run.
 fn of_record(
-    record: &BTreeMap<&str, &str>,
-    step: &str,
+    record: &Row<'_>,
+    name: String,
     clients: Option<usize>,
-) -> Option<PhaseResult> {
-    let value = |column: &str| record.get(column).and_then(|text| number(text));
-    let writes = counts_rows(step);
-    let (ips, qps) = (value("ips"), value("qps"));
-    let per_s = if writes { ips } else { qps }?;
-    let mut phase = unknown_phase(step.to_string());
+) -> Result<Option<PhaseResult>> {
+    let value = |column: &str| record.number(column);
+    let writes = counts_rows(&name);
+    let (ips, qps) = (value("ips")?, value("qps")?);
+    let Some(per_s) = (if writes { ips } else { qps }) else {
+        return Ok(None);
+    };
+    let mut phase = unknown_phase(name);
     phase.ops_per_s = Some(per_s);
     phase.rows_per_s = ips.filter(|_| writes);
     let per_op = |a_second: Option<f64>| a_second.filter(|_| per_s > 0.0).map(|all| all / per_s);
-    phase.reads_per_op = value("rpq");
-    phase.kb_read_per_op = value("rkbpq");
+    phase.reads_per_op = value("rpq")?;
+    phase.kb_read_per_op = value("rkbpq")?;
     // Records give writes per insert, even in query steps; results give them per operation.
-    phase.writes_per_op = per_op(value("wps"));
-    let kb = value("wkbpi").zip(ips).map(|(kb, ips)| kb * ips);
-    phase.kb_written_per_op = per_op(kb.or(value("wmbps").map(|mb| mb * 1024.0)));
-    phase.context_switches_per_op = value("cspq");
-    phase.cpu_us_per_op = value("cpupq").map(|us| CpuPerOp {
+    phase.writes_per_op = per_op(value("wps")?);
+    let kb = value("wkbpi")?.zip(ips).map(|(kb, ips)| kb * ips);
+    phase.kb_written_per_op = per_op(kb.or(value("wmbps")?.map(|mb| mb * 1024.0)));
+    phase.context_switches_per_op = value("cspq")?;
+    phase.cpu_us_per_op = value("cpupq")?.map(|us| CpuPerOp {
         total: f64::NAN,
         engine_foreground: f64::NAN,
         engine_background: f64::NAN,
         machine: Some(us),
         ..CpuPerOp::default()
     });
-    let bytes = |column: &str| value(column).map(|gib| (gib * GIB) as u64);
-    let sizes = bytes("dbgb1").zip(bytes("dbgb2"));
+    let sizes = value("dbgb1")?.zip(value("dbgb2")?);
     phase.size_bytes = sizes.map(|(data, directory)| SizeBytes {
-        data,
-        directory,
+        data: (data * GIB) as u64,
+        directory: (directory * GIB) as u64,
         // The only sample is also the maximum.
-        peak: directory,
+        peak: (directory * GIB) as u64,
     });
-    let max = value("maxop").map(|seconds| Latency {
-        max: seconds * 1e6,
-        ..unknown_latency()
-    });
-    let max = max.map(|latency| (operation(step).to_string(), latency));
-    phase.latency_us = max.into_iter().collect();
+    if let Some(seconds) = value("maxop")? {
+        let latency = Latency {
+            max: seconds * 1e6,
+            ..unknown_latency()
+        };
+        let name = operation(phase.base_name()).to_string();
+        phase.latency_us.insert(name, latency);
+    }
     phase.clients = clients;
     // The requested insert rate depends on the number of clients.
-    phase.background = clients.and_then(|clients| background(step, clients, ips));
-    let kept = KEPT
-        .iter()
-        .filter_map(|(column, counter)| Some(((*counter).to_string(), value(column)?)));
-    let inserts = ips.filter(|_| !writes);
-    phase.engine_counters = inserts
-        .map(|ips| ("iibench.ips".to_string(), ips))
-        .into_iter()
-        .chain(kept)
-        .collect();
-    Some(phase)
+    phase.background = clients.and_then(|clients| background(phase.base_name(), clients, ips));
+    for (column, counter) in KEPT {
+        if let Some(value) = value(column)? {
+            phase.engine_counters.insert((*counter).to_string(), value);
+        }
+    }
+    if let Some(ips) = ips.filter(|_| !writes) {
+        phase.engine_counters.insert("iibench.ips".to_string(), ips);
+    }
+    Ok(Some(phase))
 }
 
-/// Parses the lines of a client: 17 numbers separated by tabs or spaces.
-fn client_lines(text: &str) -> Vec<Vec<f64>> {
-    let line = |line: &str| {
+/// Parses the lines of a client: 17 numbers separated by tabs or spaces. Other lines are text.
+fn client_lines(source: &Source) -> Result<Vec<Vec<f64>>> {
+    let mut lines = Vec::new();
+    let mut short = None;
+    for (place, line) in (1..).zip(source.text.lines()) {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let numbers = words.iter().map(|word| number(word));
-        let numbers = numbers.collect::<Option<Vec<f64>>>()?;
-        (numbers.len() == CLIENT_COLUMNS).then_some(numbers)
-    };
-    text.lines().filter_map(line).collect()
+        let is_number = |word: &&str| word.parse::<f64>().is_ok();
+        let is_data = words.len() > 1 && is_number(&words[0]) && is_number(&words[1]);
+        if !is_data {
+            continue;
+        }
+        if words.len() != CLIENT_COLUMNS {
+            short = short.or(Some((place, words.len())));
+            continue;
+        }
+        let numbers = words.iter().map(|word| match number(word) {
+            Ok(Some(value)) => Ok(value),
+            Ok(None) => Err(source.refused_at(place, "a number is missing")),
+            Err(why) => Err(source.refused_at(place, &why)),
+        });
+        lines.push(numbers.collect::<Result<_>>()?);
+    }
+    match short {
+        // Without a whole line it is no output of a client.
+        Some((place, has)) if !lines.is_empty() => {
+            Err(source.refused_at(place, &format!("{has} of {CLIENT_COLUMNS} numbers")))
+        }
+        _ => Ok(lines),
+    }
 }
 
 /// Adds the lines of one client to its step.

@@ -15,7 +15,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use rumbench_core::engine::{Durability, DurabilityFacts};
 
-use crate::store::result::{Imported, TrialResult};
+use crate::store::result::{Imported, PhaseResult, TrialResult};
 pub use found::{Found, Source};
 
 /// Programs with results that can be imported.
@@ -102,12 +102,44 @@ pub fn trial(
         }),
         phases: found.phases,
     };
+    for (operation, percentile, max) in above_the_maximum(&trial.phases) {
+        trial.mark(format!(
+            "percentile above the maximum ({operation}: {percentile} us, maximum {max} us)"
+        ));
+    }
     trial.mark(format!(
         "imported (from {}: {}; rumbench measured none of it)",
         program.name(),
         files.join(", ")
     ));
     trial
+}
+
+/// Returns the operations with a percentile above the maximum, the largest percentile, and the
+/// maximum: some programs interpolate between the borders of their buckets.
+fn above_the_maximum(phases: &[PhaseResult]) -> Vec<(String, f64, f64)> {
+    let mut above = Vec::new();
+    for phase in phases {
+        for (operation, latency) in &phase.latency_us {
+            let percentiles = [
+                latency.p50,
+                latency.p95,
+                latency.p99,
+                latency.p999,
+                latency.p9999,
+            ];
+            // `f64::max` ignores unknown values, which are NaN.
+            let largest = percentiles.into_iter().fold(f64::NAN, f64::max);
+            if largest > latency.max {
+                above.push((
+                    format!("{} of {}", operation, phase.name),
+                    largest,
+                    latency.max,
+                ));
+            }
+        }
+    }
+    above
 }
 
 #[cfg(test)]

@@ -24,11 +24,7 @@ pub fn read(sources: &[Source]) -> Result<Found> {
             )));
         }
         let name = numbered(&found.phases, step);
-        let Some(phase) = of_report(&source.text, name) else {
-            return Err(source.refused(
-                "no report of sysbench: expected `total number of events:` and `total time:` or `time elapsed:`",
-            ));
-        };
+        let phase = of_report(&Report::of(source)?, name)?;
         let version = source
             .text
             .lines()
@@ -44,43 +40,92 @@ pub fn read(sources: &[Source]) -> Result<Found> {
     Ok(found)
 }
 
-/// Returns the number after a label, without its unit.
-fn value(text: &str, label: &str) -> Option<f64> {
-    let of = |line: &str| {
-        let rest = line.trim().strip_prefix(label)?.trim();
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.' && c != ',');
-        number(&rest[..end.unwrap_or(rest.len())])
-    };
-    text.lines().find_map(of)
+/// Labels of the lines that each report has once.
+const EVENTS: &str = "total number of events:";
+const TIMES: [&str; 2] = ["time elapsed:", "total time:"];
+
+/// The text of a file with one report.
+struct Report<'a>(&'a Source);
+
+impl<'a> Report<'a> {
+    /// Checks that the file has one report.
+    fn of(source: &'a Source) -> Result<Report<'a>> {
+        let lines = (1..).zip(source.text.lines());
+        let mut reports = lines.filter(|(_, line)| line.trim().starts_with(EVENTS));
+        let has_time = |line: &str| TIMES.iter().any(|label| line.trim().starts_with(label));
+        if reports.next().is_none() || !source.text.lines().any(has_time) {
+            return Err(source.refused(
+                "no report of sysbench: expected `total number of events:` and `total time:` or `time elapsed:`",
+            ));
+        }
+        match reports.next() {
+            Some((line, _)) => Err(source.refused_at(
+                line,
+                "a second report; give each report a file of its own: STEP=FILE",
+            )),
+            None => Ok(Report(source)),
+        }
+    }
+
+    /// Returns the number after a label, without its unit; `None` if no line has the label.
+    fn value(&self, label: &str) -> Result<Option<f64>> {
+        let lines = (1..).zip(self.0.text.lines());
+        let mut values = lines.filter_map(|(n, line)| Some((n, line.trim().strip_prefix(label)?)));
+        let Some((line, rest)) = values.next() else {
+            return Ok(None);
+        };
+        let word = rest.split_whitespace().next().unwrap_or_default();
+        let plain = word.strip_suffix("ms").or(word.strip_suffix('s'));
+        let refused = |why: &str| self.0.refused_at(line, &format!("{label} {why}"));
+        // sysbench never separates thousands, so a comma can only be a decimal one.
+        if word.contains(',') {
+            return Err(refused(&format!(
+                "`{word}` has a comma; decimals begin with a point"
+            )));
+        }
+        match number(plain.unwrap_or(word)).map_err(|why| refused(&why))? {
+            None => Err(refused("has no number: the file is cut short")),
+            known => Ok(known),
+        }
+    }
 }
 
-fn of_report(text: &str, name: String) -> Option<PhaseResult> {
-    let seconds = value(text, "time elapsed:").or_else(|| value(text, "total time:"))?;
-    let events = value(text, "total number of events:")?;
+fn of_report(report: &Report<'_>, name: String) -> Result<PhaseResult> {
+    let elapsed = report.value(TIMES[0])?;
+    let seconds = match elapsed {
+        None => report.value(TIMES[1])?,
+        known => known,
+    };
+    let seconds = seconds.unwrap_or_default();
+    let events = report.value(EVENTS)?.unwrap_or_default();
     let mut phase = unknown_phase(name);
     phase.seconds = seconds;
     phase.operations = events as u64;
-    let told = value(text, "events/s (eps):");
+    let told = report.value("events/s (eps):")?;
     phase.ops_per_s = told.or((seconds > 0.0).then(|| events / seconds));
-    phase.clients = value(text, "Number of threads:").map(|threads| threads as usize);
+    let threads = report.value("Number of threads:")?;
+    phase.clients = threads.map(|threads| threads as usize);
     known(&mut phase, "seconds");
     known(&mut phase, "operations");
-    if let Some(errors) = value(text, "ignored errors:") {
+    if let Some(errors) = report.value("ignored errors:")? {
         phase.errors = errors as u64;
         known(&mut phase, "errors");
     }
-    let ms = |label: &str| value(text, label).map_or(f64::NAN, |ms| ms * 1e3);
+    let us = |label: &str| {
+        let ms = report.value(label)?;
+        Ok::<f64, anyhow::Error>(ms.map_or(f64::NAN, |ms| ms * 1e3))
+    };
     let latency = Latency {
         count: phase.operations,
-        mean: ms("avg:"),
-        p95: ms("95th percentile:"),
-        p99: ms("99th percentile:"),
-        max: ms("max:"),
+        mean: us("avg:")?,
+        p95: us("95th percentile:")?,
+        p99: us("99th percentile:")?,
+        max: us("max:")?,
         ..unknown_latency()
     };
     phase.latency_us.insert("EVENT".to_string(), latency);
-    let queries = value(text, "queries:");
+    let queries = report.value("queries:")?;
     let queries = queries.map(|queries| ("sysbench.queries".to_string(), queries));
     phase.engine_counters.extend(queries);
-    Some(phase)
+    Ok(phase)
 }

@@ -206,3 +206,116 @@ fn what_is_of_no_such_program_is_refused_with_file_and_what_is_expected() {
     let said = refusal(Program::Iibench, text("l.i0.txt", "1 2 3\n"));
     assert!(said.contains("neither 21-column records"), "{said}");
 }
+
+/// A report of sysbench with these lines in place of the usual ones.
+fn sysbench_report(time: &str, eps: &str) -> String {
+    format!(
+        "sysbench 1.1.0\nThroughput:\n    events/s (eps): {eps}\n    time elapsed: {time}\n    total number of events: 20018\n"
+    )
+}
+
+#[test]
+fn a_decimal_comma_is_refused_with_its_line() {
+    let report = text("scan.txt", &sysbench_report("2,0018s", "10000.00"));
+    let said = refusal(Program::Sysbench, report);
+    assert!(
+        said.starts_with("scan.txt line 4: time elapsed: `2,0018s`"),
+        "{said}"
+    );
+    let report = "test\tops_sec\tp99\nreadrandom.t1\t1,234,567.5\t12,5\n";
+    let said = refusal(Program::DbBench, text("r.tsv", report));
+    assert!(
+        said.starts_with("r.tsv line 2: column p99: `12,5`"),
+        "{said}"
+    );
+    let report = text("r.tsv", "test\tops_sec\nreadrandom.t1\t1,234,567.5\n");
+    let found = read(Program::DbBench, &[report], None).unwrap();
+    assert_eq!(found[0].phases[0].ops_per_s, Some(1_234_567.5));
+}
+
+#[test]
+fn numbers_that_are_not_finite_are_refused_with_their_line() {
+    let report = text("scan.txt", &sysbench_report("2.0018s", "inf"));
+    let said = refusal(Program::Sysbench, report);
+    assert!(
+        said.contains("line 3: events/s (eps): `inf` is not finite"),
+        "{said}"
+    );
+    let output = "readrandom : 1.5 micros/op nan ops/sec 2.0 seconds 100 operations;\n";
+    let said = refusal(Program::DbBench, text("o.txt", output));
+    assert!(
+        said.starts_with("o.txt line 1: `nan` is not finite"),
+        "{said}"
+    );
+    let record = "ips\tqps\twkbpi\ttag\n100\tinf\t1\tmy\n";
+    let said = refusal(Program::Iibench, text("qr100.tsv", record));
+    assert!(
+        said.starts_with("qr100.tsv line 2: column qps: `inf`"),
+        "{said}"
+    );
+    let unknown = text("r.tsv", "test\tops_sec\tp99\nreadrandom.t1\t5\tNA\n");
+    let found = read(Program::DbBench, &[unknown], None).unwrap();
+    assert!(found[0].phases[0].latency_us["GET"].p99.is_nan());
+}
+
+#[test]
+fn records_that_were_cut_short_are_refused_with_their_line() {
+    let record = "ips\tqps\twkbpi\ttag\n100\t7\t1\tmy\n100\t7\n";
+    let said = refusal(Program::Iibench, text("qr100.tsv", record));
+    assert_eq!(said, "qr100.tsv line 3: 2 of 4 columns");
+    let lines = "1 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n1 2 2 3 4\n";
+    let said = refusal(Program::Iibench, text("qr100.txt", lines));
+    assert_eq!(said, "qr100.txt line 2: 5 of 17 numbers");
+    let said = refusal(
+        Program::DbBench,
+        text("o.txt", "fillseq : 0.9 micros/op 10\n"),
+    );
+    assert!(
+        said.starts_with("o.txt line 1: no rate in ops/sec"),
+        "{said}"
+    );
+    let report = text("scan.txt", &sysbench_report("2.0018s", ""));
+    let said = refusal(Program::Sysbench, report);
+    assert!(
+        said.contains("line 3: events/s (eps): has no number"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_second_report_in_a_file_is_refused_with_its_line() {
+    let report = sysbench_report("2.0s", "10000.00");
+    let said = refusal(
+        Program::Sysbench,
+        text("scan.txt", &format!("{report}{report}")),
+    );
+    assert!(
+        said.starts_with("scan.txt line 10: a second report"),
+        "{said}"
+    );
+}
+
+#[test]
+fn every_phase_has_a_name_of_its_own() {
+    let named = |step: &str| Source {
+        step: Some(step.to_string()),
+        ..text("o.txt", "a : 1.5 micros/op 7 ops/sec\n")
+    };
+    let sources = ["get#2", "get", "get", "get#2"].map(named);
+    let found = read(Program::DbBench, &sources, None).unwrap();
+    let names: Vec<&str> = found[0].phases.iter().map(|p| p.name.as_str()).collect();
+    assert_eq!(names, ["get#2", "get", "get#3", "get#4"]);
+    let record = "ips\tqps\twkbpi\ttag\n100\t7\t1\tmy\n100\t8\t1\tmy\n";
+    let found = read(Program::Iibench, &[text("qr100.tsv", record)], None).unwrap();
+    let names: Vec<&str> = found[0].phases.iter().map(|p| p.name.as_str()).collect();
+    assert_eq!(names, ["qr100", "qr100#2"]);
+}
+
+#[test]
+fn a_percentile_above_the_maximum_is_marked() {
+    let report = "test\tops_sec\tp50\tp99.9\tpmax\nreadrandom.t1\t5\t10\t130.5\t120\n";
+    let suite = suite(Program::DbBench, &[text("r.tsv", report)]);
+    let marks = &suite.trials[0].marks;
+    let expected = "percentile above the maximum (GET of readrandom: 130.5 us, maximum 120 us)";
+    assert!(marks.iter().any(|mark| mark == expected), "{marks:?}");
+}

@@ -162,7 +162,8 @@ pub struct ClientReport {
     pub sampled_ns: u64,
     /// Number of sampled calls.
     pub samples: u64,
-    /// End of the last operation, in nanoseconds since the start of the phase.
+    /// End of the client's part of the phase, in nanoseconds since its start: the end of its last
+    /// operation or, with a rate, its next intended start or the deadline if that is later.
     pub end_ns: u64,
 }
 
@@ -247,8 +248,23 @@ impl<'a, C: Clock> ClientLoop<'a, C> {
             self.limit.give_back(quota);
         }
         self.count_missed();
+        self.wait_out();
         self.recorder.hand_over();
         self.report
+    }
+
+    /// Waits for the end of the time that the last operation stands for. Arrivals that come in
+    /// bursts would otherwise be divided by the time of the bursts alone.
+    fn wait_out(&mut self) {
+        let Some(schedule) = &self.schedule else {
+            return;
+        };
+        let next = schedule.peek_ns();
+        let until = self.limit.deadline_ns.map_or(next, |end| end.min(next));
+        self.clock.wait_until(until, &self.limit.stop);
+        if !self.limit.stop.load(Ordering::Relaxed) {
+            self.report.end_ns = self.report.end_ns.max(until);
+        }
     }
 
     /// Waits for the next intended start, if there is a rate. `Some(None)` is a closed loop; `None`
@@ -257,11 +273,10 @@ impl<'a, C: Clock> ClientLoop<'a, C> {
         let Some(schedule) = &mut self.schedule else {
             return Some(None);
         };
-        let intended = schedule.next_ns();
-        if self.limit.passed(intended) {
-            self.schedule = None;
+        if self.limit.passed(schedule.peek_ns()) {
             return None;
         }
+        let intended = schedule.next_ns();
         if self.clock.now_ns() < intended {
             let before = process::thread_cpu_ns();
             self.clock.wait_until(intended, &self.limit.stop);
@@ -473,6 +488,25 @@ mod tests {
             "{}",
             report.missed
         );
+    }
+
+    #[test]
+    fn a_phase_of_bursts_lasts_until_its_end_and_not_only_to_its_last_operation() {
+        let bursts = || {
+            let rate = Rate {
+                per_second: 1000.0,
+                arrivals: Arrivals::Burst,
+            };
+            Some(Schedule::new(rate, 0, 1, 1))
+        };
+        let second = 1000 * MS;
+        let by_time = run(bursts(), &limit(Some(3), None), u64::MAX);
+        assert_eq!((by_time.operations, by_time.end_ns), (3000, 3 * second));
+        assert_eq!(by_time.missed, 0);
+        let by_count = run(bursts(), &limit(None, Some(2000)), u64::MAX);
+        assert_eq!((by_count.operations, by_count.end_ns), (2000, 2 * second));
+        let by_work = run(bursts(), &limit(None, None), 4000);
+        assert_eq!((by_work.operations, by_work.end_ns), (4000, 4 * second));
     }
 
     #[test]

@@ -48,6 +48,11 @@ impl Schedule {
         }
     }
 
+    /// Returns what the next call of [`Schedule::next_ns`] returns.
+    pub fn peek_ns(&self) -> u64 {
+        self.clone().next_ns()
+    }
+
     /// Returns the next number of splitmix64, mapped to [0, 1).
     fn uniform(&mut self) -> f64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);

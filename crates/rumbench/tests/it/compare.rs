@@ -164,7 +164,7 @@ fn compare_refuses_what_it_cannot_compare() {
 }
 
 #[test]
-fn run_and_report_write_the_page_and_a_folder_that_refuses_it_is_a_warning() {
+fn run_and_report_write_the_page_and_fail_after_the_tables_if_they_cannot() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("result");
     suite(dir.path(), &folder, &[]);
@@ -186,9 +186,9 @@ fn run_and_report_write_the_page_and_a_folder_that_refuses_it_is_a_warning() {
     std::fs::remove_file(&page).unwrap();
     std::fs::create_dir(&page).unwrap();
     let report = rumbench(dir.path(), &["report", folder.to_str().unwrap()]);
-    assert_eq!(report.status.code(), Some(0));
+    assert_eq!(report.status.code(), Some(1));
     assert!(
-        text(&report.stderr).contains("warning: cannot write"),
+        text(&report.stderr).contains("cannot write"),
         "{}",
         text(&report.stderr)
     );

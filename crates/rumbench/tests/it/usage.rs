@@ -311,3 +311,67 @@ fn a_plan_names_trials_settings_space_and_time_and_runs_nothing() {
         "no disk has room for that"
     );
 }
+
+#[test]
+fn a_result_that_cannot_be_written_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let ended = |command: &str, redirected: &str| {
+        let script = format!("exec \"$0\" {command} {redirected}");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_rumbench")])
+            .current_dir(dir.path())
+            .env("RUMBENCH_STORE", dir.path().join("store.sqlite"))
+            .output()
+            .unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    let run = "run kv-sequence --engine null --set keys=100 --set operations=10 --out out";
+    let (code, message) = ended(run, ">/dev/null");
+    assert_eq!(code, Some(0), "{message}");
+    for command in [
+        "",
+        "--help",
+        "list engines",
+        "report out",
+        "completions bash",
+    ] {
+        for redirected in [">/dev/full", ">&-"] {
+            let (code, message) = ended(command, redirected);
+            assert_eq!(code, Some(1), "{command} {redirected}: {message}");
+            assert!(message.contains("cannot write the result"), "{message}");
+        }
+    }
+    assert!(dir.path().join("out/report.html").exists());
+    std::fs::remove_file(dir.path().join("out/report.html")).unwrap();
+    std::fs::create_dir(dir.path().join("out/report.html")).unwrap();
+    let (code, message) = ended("report out", ">/dev/null");
+    assert_eq!(code, Some(1), "the page cannot be written: {message}");
+}
+
+#[test]
+fn sizes_and_times_have_units() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = [
+        "plan",
+        "linkbench",
+        "--engine",
+        "null",
+        "--set",
+        "cache_bytes=192MiB",
+        "--set",
+        "seconds=10m",
+        "--memory",
+        "384M",
+    ];
+    let output = rumbench(dir.path(), &arguments);
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(
+        shown.contains("201326592") && shown.contains("600"),
+        "{shown}"
+    );
+    let memory = ["run", "linkbench", "--engine", "null", "--memory", "384Q"];
+    assert_usage(&memory, "such as 402653184, 384M or 1.5GiB");
+    assert_set_usage("null", "cache_bytes=1.5", "cache_bytes");
+    assert_set_usage("null", "seconds=ten", "seconds");
+}

@@ -95,19 +95,19 @@ pub fn run(arguments: &SuiteArgs) -> Result<Exit> {
         What::List => {
             for (name, text) in SUITES {
                 let read = file::read(name, text, &is_built)?;
-                print(&format!("{name:<8}{}\n", read.description));
+                print(&format!("{name:<8}{}\n", read.description))?;
             }
-            print("./FILE   an own one; `rumbench suite show laptop` prints one to start from\n");
+            print("./FILE   an own one; `rumbench suite show laptop` prints one to start from\n")?;
             Ok(Exit::Done)
         }
         What::Show { name } => {
-            print(shipped(name)?);
+            print(shipped(name)?)?;
             Ok(Exit::Done)
         }
         What::Plan { suite } => {
             let (read, _) = load(suite)?;
             for ready in ready(suite, &read, Path::new("."), false)? {
-                print(&format!("{}\n", ready.suite.command));
+                print(&format!("{}\n", ready.suite.command))?;
             }
             Ok(Exit::Done)
         }
