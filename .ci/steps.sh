@@ -73,13 +73,15 @@ apt_get() {
     while ! output=$("${as_root[@]}" env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" 2>&1); do
         printf '%s\n' "$output" >&2
         # apt-get names the process that holds the lock.
-        case $output in *'Could not get lock'* | *'Unable to acquire'* | *'Unable to lock'*) ;; *) return 1 ;; esac
+        case $output in *'Could not get lock'*) ;; *) return 1 ;; esac
         if [ "$SECONDS" -ge "$until" ]; then
             missing 'the locks of apt-get: wait for the process that it names above, or end it'
             return 1
         fi
         sleep 5
     done
+    # Warnings, such as a package list that could not be fetched.
+    [ -z "$output" ] || printf '%s\n' "$output" >&2
 }
 
 install_debian_packages() {

@@ -100,6 +100,9 @@ impl BackupStore {
     /// Removes files that no listing names. Does nothing if a listing cannot be read, because the
     /// files it needs are unknown.
     pub(super) fn remove_unlisted(&self) -> Result<()> {
+        // A listing that was removed must not come back after a power loss and lack its files: the
+        // sync of an earlier delete may have failed.
+        sync_dir(&*self.vfs, &self.dir)?;
         let mut needed = BTreeSet::new();
         for id in self.ids()? {
             let Ok(listing) = self.read_listing(id) else {

@@ -264,9 +264,6 @@ impl BackupStore {
         self.vfs
             .remove(&path)
             .map_err(|e| Error::io("remove", &path, e))?;
-        // Before any of its files is removed: a listing that a power loss brings back must not lack
-        // them.
-        sync_dir(&*self.vfs, &self.dir)?;
         self.remove_unlisted()
     }
 

@@ -11,7 +11,7 @@ use crate::sync::numbered;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::base::{KeyspaceId, SeqNo, ValueKind, checksum};
+use crate::base::{KeyspaceId, SegmentId, SeqNo, ValueKind, checksum};
 use crate::commit::env::CommitEnv;
 use crate::commit::payload::{Ops, encode_op, writes_a_row_twice};
 use crate::commit::prepared::Unresolved;
@@ -239,11 +239,6 @@ impl Log {
         wal.map_or_else(Vec::new, |wal| wal.take_surplus(soon))
     }
 
-    /// Prepares for a time without writes. Returns the prepared segments, for the caller to remove.
-    pub fn rest(&mut self) -> Vec<PreparedSegment> {
-        self.wal.as_mut().map_or_else(Vec::new, WalWriter::rest)
-    }
-
     /// Returns the segment for the sync thread to prepare for the next roll, if it is time.
     pub fn plan_segment(&mut self, env: &CommitEnv, ample_space: bool) -> Option<SegmentPlan> {
         if let Some(wal) = &mut self.wal {
@@ -439,6 +434,27 @@ impl Log {
         if self.active_bytes == 0 {
             return Ok(());
         }
+        self.seal_into(env, WalWriter::rotate)
+    }
+
+    /// Does the same as [`Log::seal`], for a time without writes: the log continues in one small
+    /// segment, also if all memtables are empty. If it needs no smaller segment, it is synced.
+    pub fn seal_to_idle(&mut self, env: &CommitEnv) -> Result<()> {
+        let shrinks = self
+            .wal
+            .as_ref()
+            .is_some_and(WalWriter::is_larger_than_idle);
+        if self.active_bytes == 0 && !shrinks {
+            return self.sync(env);
+        }
+        self.seal_into(env, WalWriter::rotate_to_idle)
+    }
+
+    fn seal_into(
+        &mut self,
+        env: &CommitEnv,
+        rotate: impl Fn(&mut WalWriter) -> Result<SegmentId>,
+    ) -> Result<()> {
         // A commit's record may be in the log although the commit failed, because another write
         // failed before its sync. Carrying over would then write the prepare again after the record
         // that resolves it.
@@ -446,7 +462,7 @@ impl Log {
         if let Some(wal) = &mut self.wal {
             let rotated = env.ballast.run(Taker::Log, || {
                 wal.use_short_segments(env.ballast.is_low());
-                wal.rotate()
+                rotate(wal)
             });
             env.core.poison.guard(rotated)?;
         }

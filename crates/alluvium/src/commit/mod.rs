@@ -8,7 +8,7 @@
 //! commit of the same group waits for its sync. With one client there is no hand-off at all.
 
 pub(crate) mod env;
-mod log;
+pub(crate) mod log;
 pub(crate) mod marker;
 pub(crate) mod old_segments;
 pub(crate) mod packed;

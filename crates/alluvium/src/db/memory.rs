@@ -3,8 +3,8 @@
 //! Memtables have a share that they fill and empty in waves. Tables, background work and
 //! transactions take as much as they need. All of it is charged (see [`crate::memory`]), and the
 //! cache has the rest at each moment, so that the sum stays constant. A thread that takes memory
-//! does not wait for the cache to shrink: background threads trim it, and some room always stays
-//! free for the growth of active memtables.
+//! seldom waits for the cache to shrink: background threads trim it, and a commit helps only if
+//! they are far behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

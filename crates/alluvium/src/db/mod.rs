@@ -38,6 +38,8 @@ pub use stats::{Histogram, KeyspaceStats, Stats};
 pub use stored_time::{set_stored_time, set_stored_time_on};
 
 use crate::base::{SeqNo, ValueKind};
+use crate::commit::env::CommitEnv;
+use crate::commit::log::Log;
 use crate::commit::payload::encode_payload;
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
@@ -49,7 +51,6 @@ use crate::txn::WriteBatch;
 use crate::txn::write_set::WriteSet;
 use crate::txn::{Isolation, Transaction, TransactionOptions};
 use crate::vfs::Vfs;
-use crate::wal::PreparedSegment;
 
 /// An open database. Clones are handles of the same database, which closes when its last handle of
 /// any kind is dropped, or by [`Database::close`].
@@ -335,30 +336,25 @@ impl Database {
     /// `NoSpace`: the memtables stay, and the flush is tried again in the background. `Io`,
     /// `Poisoned`, `ReadOnly`, `Closed`.
     pub fn flush(&self) -> Result<()> {
-        self.seal_and_flush(false)
+        // Records that changed no row since the last flush, such as a rollback of a prepared
+        // transaction, are only in the log.
+        self.flush_after(|log, env| match log.active_bytes() {
+            0 => log.sync(env),
+            _ => log.seal(env),
+        })
     }
 
-    /// Flushes; `rests` is true if no writes are expected afterwards.
-    fn seal_and_flush(&self, rests: bool) -> Result<()> {
+    /// Waits for a flush of everything that `seal` has sealed.
+    fn flush_after(&self, seal: impl FnOnce(&mut Log, &CommitEnv) -> Result<()>) -> Result<()> {
         let shared = self.shared();
         shared.core.access.check_writable()?;
         shared.flushes.wait_after_failure()?;
-        let mut unneeded = Vec::new();
         {
             // Checked under the log's lock: a closed database must not write to its directory.
             let mut log = shared.commits.log.lock();
             shared.core.access.check_open()?;
-            if rests {
-                unneeded = log.rest();
-            }
-            match log.active_bytes() {
-                // Records that changed no row since the last flush, such as a rollback of a
-                // prepared transaction, are only in the log.
-                0 => log.sync(&shared.commits.env)?,
-                _ => log.seal(&shared.commits.env)?,
-            }
+            seal(&mut log, &shared.commits.env)?;
         }
-        unneeded.into_iter().for_each(PreparedSegment::remove);
         shared.flushes.wait()?;
         // Waits for tables that a range delete has hidden entirely.
         shared.core.files.removals.wait();
@@ -369,10 +365,10 @@ impl Database {
     /// level holds entries that only a released snapshot needed.
     ///
     /// [`Options::upper_fraction`] decides which compactions are due; this is not a full
-    /// compaction. Afterwards the log has one short segment. Use it for measurements, and between a
+    /// compaction. Afterwards the log is one small segment. Use it for measurements, and between a
     /// load and its readers. Errors as for [`Database::flush`].
     pub fn settle(&self) -> Result<()> {
-        self.seal_and_flush(true)?;
+        self.flush_after(Log::seal_to_idle)?;
         crate::compaction::settle(&self.shared().compaction_env())
     }
 

@@ -424,11 +424,14 @@ impl Inputs {
         let mut second: Option<(usize, &[u8])> = None;
         for (at, input) in self.inputs.iter().enumerate() {
             if self.is_live(input) {
-                let found = Some((at, input.source.key()));
-                if self.is_before(found, first) {
-                    (first, second) = (found, first);
-                } else if self.is_before(found, second) {
-                    second = found;
+                let key = input.source.key();
+                let is_before = |other: Option<(usize, &[u8])>| {
+                    other.is_none_or(|(_, other)| self.direction.is_before(key, other))
+                };
+                if is_before(first) {
+                    (first, second) = (Some((at, key)), first);
+                } else if is_before(second) {
+                    second = Some((at, key));
                 }
             }
         }
@@ -441,16 +444,6 @@ impl Inputs {
                 None => Lead::Alone,
             },
         }))
-    }
-
-    /// Returns true if the first row comes before the other one, or there is no other one.
-    #[inline]
-    fn is_before(&self, row: Option<(usize, &[u8])>, other: Option<(usize, &[u8])>) -> bool {
-        match (row, other) {
-            (Some((_, key)), Some((_, other))) => self.direction.is_before(key, other),
-            (row, None) => row.is_some(),
-            (None, _) => false,
-        }
     }
 
     /// Marks the sources that left the bounds.

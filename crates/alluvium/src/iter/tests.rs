@@ -1,6 +1,8 @@
 //! Merges over hand-made versions: states that the background jobs reach only in rare
 //! interleavings.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use crate::iter::merge::MergeCursor;
 use crate::keyspace::{KeyspaceOptions, Tree};
 use crate::table::{Table, TableBuilder, TableOptions};
 use crate::version::group::{Group, Upper, Version};
-use crate::vfs::{MemVfs, Vfs};
+use crate::vfs::{MemVfs, SplitMix, Vfs};
 
 /// Builds a table of puts with these keys; each value is the table's number.
 fn table(vfs: &MemVfs, id: u64, seqno: SeqNo, keys: &[&str]) -> Arc<Table> {
@@ -59,7 +61,11 @@ fn tree(groups: Vec<Arc<Group>>) -> Arc<Tree> {
 
 /// Returns all rows as `key=value`, read forward, and the same rows read backward.
 fn rows(tree: &Arc<Tree>) -> (String, String) {
-    let mut merge = MergeCursor::new(Arc::clone(tree), 100, None, Bounds::default(), None);
+    rows_within(tree, Bounds::default())
+}
+
+fn rows_within(tree: &Arc<Tree>, bounds: Bounds) -> (String, String) {
+    let mut merge = MergeCursor::new(Arc::clone(tree), 100, None, bounds, None);
     let mut row = HeldRow::default();
     let mut shown = |merge: &mut MergeCursor| {
         merge.show(&mut row);
@@ -119,8 +125,137 @@ fn a_merge_steps_over_groups_that_hold_nothing() {
     assert_eq!(rows(&tree(groups)), (expected.clone(), expected));
 }
 
+/// Number of keys in a random version.
+const KEYS: usize = 60;
+
+fn key(n: usize) -> String {
+    format!("key{n:05}")
+}
+
+/// A random version in the making, and the rows that a merge of it shows.
+struct RandomVersion {
+    vfs: MemVfs,
+    random: SplitMix,
+    tables: u64,
+    rows: BTreeMap<usize, String>,
+}
+
+impl RandomVersion {
+    fn below(&mut self, bound: usize) -> usize {
+        self.random.below(bound as u64) as usize
+    }
+
+    /// Returns each key of the range with the same probability.
+    fn keys(&mut self, range: Range<usize>, one_in: usize) -> Vec<usize> {
+        range.filter(|_| self.below(one_in) == 0).collect()
+    }
+
+    /// Builds a table of some of these keys, if there are any.
+    fn table(&mut self, range: Range<usize>, seqno: SeqNo) -> Option<(Arc<Table>, Vec<usize>)> {
+        let one_in = 1 + self.below(6);
+        let keys = self.keys(range, one_in);
+        let names: Vec<String> = keys.iter().map(|n| key(*n)).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.tables += 1;
+        (!keys.is_empty()).then(|| (table(&self.vfs, self.tables, seqno, &names), keys))
+    }
+
+    /// Shows the rows of the newest table that are in this range.
+    fn show(&mut self, keys: &[usize], inside: &Range<usize>) {
+        for n in keys.iter().filter(|n| inside.contains(n)) {
+            self.rows.insert(*n, self.tables.to_string());
+        }
+    }
+
+    /// Draws the ranges of up to three groups.
+    fn ranges(&mut self) -> Vec<Range<usize>> {
+        let mut borders = vec![0, KEYS];
+        for _ in 0..self.below(3) {
+            borders.push(1 + self.below(KEYS - 1));
+        }
+        borders.sort_unstable();
+        borders.dedup();
+        borders.windows(2).map(|pair| pair[0]..pair[1]).collect()
+    }
+
+    /// Makes groups with a last level, and upper tables over all keys that some groups list; then
+    /// rows in the memtable.
+    fn tree(&mut self) -> Arc<Tree> {
+        let ranges = self.ranges();
+        let mut last = Vec::new();
+        for range in &ranges {
+            let table = self.table(range.clone(), 1);
+            last.extend(table.map(|(table, keys)| {
+                self.show(&keys, range);
+                (range.start, table)
+            }));
+        }
+        let mut upper = Vec::new();
+        for run in 2..2 + self.below(4) as u64 {
+            let Some((table, keys)) = self.table(0..KEYS, run) else {
+                continue;
+            };
+            for range in &ranges {
+                if self.below(4) > 0 {
+                    upper.insert(0, (range.start, (run, Arc::clone(&table))));
+                    self.show(&keys, range);
+                }
+            }
+        }
+        let groups = ranges.iter().map(|range| {
+            let low = if range.start == 0 {
+                String::new()
+            } else {
+                key(range.start)
+            };
+            let own = upper.iter().filter(|(start, _)| *start == range.start);
+            let upper: Vec<_> = own.map(|(_, (run, table))| (*run, table)).collect();
+            let own = last.iter().filter(|(start, _)| *start == range.start);
+            let last: Vec<_> = own.map(|(_, table)| table).collect();
+            group(&low, &upper, &last)
+        });
+        let tree = tree(groups.collect());
+        for n in self.keys(0..KEYS, 8) {
+            write(&tree, 50, ValueKind::Put, n..n + 1);
+            self.rows.insert(n, "v".to_string());
+        }
+        tree
+    }
+
+    /// Draws bounds, and returns them with the rows inside.
+    fn bounds(&mut self) -> (Bounds, String) {
+        let (start, end) = (self.below(KEYS), self.below(2 * KEYS));
+        let inside = self.rows.iter().filter(|(n, _)| **n >= start);
+        let inside = inside.filter(|(n, _)| end >= KEYS || **n < end);
+        let rows: Vec<String> = inside
+            .map(|(n, value)| format!("{}={value}", key(*n)))
+            .collect();
+        let bounds = Bounds {
+            start: key(start).into_bytes(),
+            end: (end < KEYS).then(|| key(end).into_bytes()),
+        };
+        (bounds, rows.join(" "))
+    }
+}
+
+#[test]
+fn a_merge_shows_the_newest_row_of_each_key_once_in_both_directions() {
+    for seed in 0..2_000 {
+        let mut version = RandomVersion {
+            vfs: MemVfs::new(),
+            random: SplitMix::new(seed),
+            tables: 0,
+            rows: BTreeMap::new(),
+        };
+        let tree = version.tree();
+        let (bounds, expected) = version.bounds();
+        let found = rows_within(&tree, bounds);
+        assert_eq!(found, (expected.clone(), expected), "seed {seed}");
+    }
+}
+
 /// Writes rows to the active memtable, as the commit leader does.
-fn write(tree: &Tree, seqno: SeqNo, kind: ValueKind, keys: std::ops::Range<usize>) {
+fn write(tree: &Tree, seqno: SeqNo, kind: ValueKind, keys: Range<usize>) {
     if tree.load().active.is_none() {
         tree.activate(1);
     }

@@ -91,8 +91,8 @@ pub(super) struct Stock {
 /// a second, and a roll that has to allocate space itself then waits with them.
 const READY_FOR: Duration = Duration::from_secs(3);
 
-/// A log without a new record for this long rests: see [`super::WalWriter::take_surplus`].
-pub(super) const RESTS_AFTER: Duration = Duration::from_secs(1);
+/// A log without a new record for this long is idle: see [`super::WalWriter::take_surplus`].
+pub(super) const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// Most files kept ready. They take space on the device: this many take half as much as the memory
 /// budget.
@@ -199,7 +199,7 @@ impl Stock {
     }
 
     /// Takes out all but `kept` files, and forgets the rate of the rolls.
-    pub(super) fn rest(&mut self, kept: usize) -> Vec<PreparedSegment> {
+    pub(super) fn shrink(&mut self, kept: usize) -> Vec<PreparedSegment> {
         (self.wanted, self.taken) = (1, None);
         self.ready.drain(kept.min(self.ready.len())..).collect()
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, frame_bytes, seal};
-use super::prepare::{PreparedSegment, RESTS_AFTER, SegmentPlan, Stock};
+use super::prepare::{IDLE_AFTER, PreparedSegment, SegmentPlan, Stock};
 use super::segment::{
     CUT_MARK, SEGMENT_HEADER_BYTES, SHORT_SEGMENT_BYTES, SegmentHeader, begin_segment,
     create_segment, segment_uid,
@@ -46,9 +46,9 @@ const UNSYNCED_SEGMENTS_MAX: usize = 8;
 /// A segment with less than one part in this many written is mostly empty.
 const SPARSE_PART: u64 = 4;
 
-/// The segment of a database at rest is this many times shorter. It is full soon if writes return,
-/// but not before the next file is prepared: that begins when half of it is filled.
-const RESTING_PART: u64 = 8;
+/// The segment of an idle database is this many times smaller. Its half is usually enough for the
+/// next file to be prepared meanwhile, if writes return.
+const IDLE_PART: u64 = 8;
 
 /// The buffer is shrunk to this size after a larger group.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
@@ -70,8 +70,6 @@ pub struct WalWriter {
     stock: Stock,
     /// New segments are short: see [`WalWriter::use_short_segments`].
     short: bool,
-    /// The next segment is that of a database at rest: see [`WalWriter::rest`].
-    resting: bool,
     /// The end of the log in [`WalWriter::take_surplus`], and when it was first seen there.
     seen: Option<(WalPosition, Instant)>,
     /// Frames not yet written, with blank headers.
@@ -163,7 +161,6 @@ impl WalWriter {
             unnamed: None,
             stock: Stock::default(),
             short: false,
-            resting: false,
             seen: None,
             buffer: Vec::new(),
             pending: Vec::new(),
@@ -388,6 +385,33 @@ impl WalWriter {
         Ok(self.segment.id)
     }
 
+    /// Returns true if [`WalWriter::rotate_to_idle`] makes the log smaller.
+    pub fn is_larger_than_idle(&self) -> bool {
+        let is_used = self.segment.end > SEGMENT_HEADER_BYTES;
+        is_used && self.segment.allocated_bytes > allocation(self.idle_bytes(), 0)
+    }
+
+    /// Does the same as [`WalWriter::rotate`], for a time without writes: the new segment is small,
+    /// and the prepared files are removed, before it is created, so that it finds room.
+    pub fn rotate_to_idle(&mut self) -> Result<SegmentId> {
+        self.check()?;
+        self.stock
+            .shrink(0)
+            .into_iter()
+            .for_each(PreparedSegment::remove);
+        if self.segment.end > SEGMENT_HEADER_BYTES {
+            self.roll_to(self.idle_bytes())?;
+            // The rate of the rolls says nothing about those after this time.
+            drop(self.stock.shrink(0));
+        }
+        Ok(self.segment.id)
+    }
+
+    fn idle_bytes(&self) -> u64 {
+        let short_bytes = self.segment_bytes.min(SHORT_SEGMENT_BYTES);
+        (self.segment_bytes / IDLE_PART).max(short_bytes)
+    }
+
     /// Returns a plan for a file that a later roll needs; `None` if enough files are ready or
     /// planned. The caller creates the file without holding the writer, then passes it to
     /// [`WalWriter::offer`].
@@ -436,8 +460,8 @@ impl WalWriter {
     }
 
     /// Takes out the prepared files that the current roll rate does not need, for the caller to
-    /// remove. If nothing has been written for a second, these are all files, unless a roll is
-    /// likely `soon` or half of the segment is filled.
+    /// remove. If nothing has been written for a second, one file stays if a roll is likely `soon`
+    /// or half of the segment is filled, otherwise none.
     pub fn take_surplus(&mut self, soon: bool) -> Vec<PreparedSegment> {
         self.surplus_at(Instant::now(), soon)
     }
@@ -446,18 +470,11 @@ impl WalWriter {
         let position = self.position();
         let same = self.seen.filter(|(seen, _)| *seen == position);
         let (_, since) = *self.seen.insert(same.unwrap_or((position, now)));
-        if now.saturating_duration_since(since) >= RESTS_AFTER {
-            self.stock.rest(usize::from(soon || self.is_half_full()))
+        if now.saturating_duration_since(since) >= IDLE_AFTER {
+            self.stock.shrink(usize::from(soon || self.is_half_full()))
         } else {
             self.stock.surplus(now)
         }
-    }
-
-    /// Prepares for a time without writes: the next roll begins a short segment, and no file is
-    /// kept ready. Returns the prepared files, for the caller to remove.
-    pub fn rest(&mut self) -> Vec<PreparedSegment> {
-        self.resting = true;
-        self.stock.rest(0)
     }
 
     /// Takes out all prepared files, for the caller to remove: nothing more will be written.
@@ -465,11 +482,16 @@ impl WalWriter {
         self.stock.close()
     }
 
-    /// Begins the next segment. Its header and the tail of the old one reach the device in any
-    /// order. After a power loss, a reader learns from the header that the old segment may be cut.
-    /// It trusts the new one only if a record in it or in a later one was written after both were
-    /// synced.
+    /// Begins the next segment: a whole one, or a short one where the device has little room.
     fn roll(&mut self) -> Result<()> {
+        self.roll_to(self.segment_bytes)
+    }
+
+    /// Begins the next segment, of this size or a short one. Its header and the tail of the old one
+    /// reach the device in any order. After a power loss, a reader learns from the header that the
+    /// old segment may be cut. It trusts the new one only if a record in it or in a later one was
+    /// written after both were synced.
+    fn roll_to(&mut self, segment_bytes: u64) -> Result<()> {
         if self.unsynced.len() >= UNSYNCED_SEGMENTS_MAX {
             self.syncer().sync()?;
             self.note_durable(self.position());
@@ -477,12 +499,11 @@ impl WalWriter {
         let unsynced = !self.unsynced.is_empty() || self.segment.durable < self.segment.end;
         let short_bytes = self.segment_bytes.min(SHORT_SEGMENT_BYTES);
         let least = allocation(short_bytes, self.buffer.len());
-        let wanted_bytes = match (self.short, std::mem::take(&mut self.resting)) {
-            (true, _) => short_bytes,
-            (false, true) => (self.segment_bytes / RESTING_PART).max(short_bytes),
-            (false, false) => self.segment_bytes,
+        let needed = if self.short {
+            least
+        } else {
+            allocation(segment_bytes, self.buffer.len())
         };
-        let needed = allocation(wanted_bytes, self.buffer.len());
         let sparse = self.segment.end < self.segment.allocated_bytes / SPARSE_PART;
         let prepared = self.stock.take(needed, Instant::now(), sparse);
         let mut header = SegmentHeader {

@@ -416,6 +416,28 @@ fn power_loss_leaves_every_listed_backup_whole() {
 }
 
 #[test]
+fn a_deletion_whose_sync_failed_leaves_a_backup_whole_or_gone() {
+    for seed in 0..24 {
+        let scene = scene(seed);
+        let id = scene.store.create(&scene.db).expect("create").id;
+        let failing_sync = |calls: &[IoCall], sticky| Fault {
+            calls: calls.to_vec(),
+            nth: 1,
+            sticky,
+            effect: FaultEffect::Error,
+        };
+        scene.faults.arm(failing_sync(&[IoCall::SyncDir], false));
+        scene.store.delete(id).expect_err("its sync fails");
+        // A call that removes leftovers, and stops before the directory is synced.
+        let syncs = [IoCall::Sync, IoCall::SyncDir];
+        scene.faults.arm(failing_sync(&syncs, true));
+        scene.store.create(&scene.db).expect_err("a sync fails");
+        let left = scene.vfs.crash(seed, CrashOptions::POWER_LOSS);
+        check_store(&left, &scene, &format!("seed {seed}"));
+    }
+}
+
+#[test]
 fn an_acknowledged_backup_and_an_acknowledged_deletion_survive_power_loss() {
     let scene = scene(1);
     let id = scene.store.create(&scene.db).expect("create").id;

@@ -30,6 +30,8 @@ mistakes=(
     "own-deletes-as-evidence it deletes_that_are_rolled_back_leave_no_dead_interval a transaction's own deletes make an interval dead for all readers"
     "expiry-as-evidence it rows_that_have_expired_leave_no_dead_interval_for_an_older_snapshot expired rows make an interval dead for all readers"
     "ingest-into-dead-interval it an_ingest_into_a_dead_interval_is_found an ingest does not end the dead intervals around it"
+    "lead-over-equal-key lib a_merge_shows_the_newest_row_of_each_key_once_in_both_directions a scan steps one source past a key that another one has too"
+    "lead-beyond-group lib a_merge_shows_the_newest_row_of_each_key_once_in_both_directions a scan steps a table of several groups past the group that it reads"
     "border-in-versions it no_border_comes_between_the_versions_of_a_key a table is cut between two versions of a key"
     "ageless-ingest it an_older_snapshot_does_not_see_an_ingest_also_after_compactions ingested rows have no sequence number"
     "overtaken-merge it a_compaction_whose_group_was_split_by_an_ingest_is_abandoned a compaction is installed over another range than it read"

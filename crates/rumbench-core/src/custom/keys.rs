@@ -5,7 +5,7 @@
 //! a hash, as in YCSB.
 //!
 //! Popularity belongs to a *place*, so that popular rows stay popular while others are deleted: see
-//! [`Ring`].
+//! `Ring`.
 
 use super::definition::Keys;
 use super::population::{Population, State};
@@ -94,13 +94,14 @@ impl Chooser {
         let placed = |places| Form::Placed(places, Ring { first, rows });
         let form = match keys {
             Keys::Uniform => Form::Uniform,
+            // There is no place yet.
+            Keys::Zipfian { .. } | Keys::Hotspot { .. } if bounds.0 == bounds.1 => Form::Uniform,
             Keys::Zipfian {
                 theta,
                 scrambled: false,
             } => placed(Places::Ranked(Zipf::new(rows, theta))),
             Keys::Zipfian { theta, .. } => {
-                // From exponent 1 the sum over the ranks is not approximated, so the ranks are
-                // limited to the table's size.
+                // From exponent 1 the first ranks have nearly all draws in any number of ranks.
                 let ranks = if theta < 1.0 { SCRAMBLED_RANKS } else { rows };
                 placed(Places::Scrambled(Zipf::new(ranks, theta)))
             }

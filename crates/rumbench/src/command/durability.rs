@@ -101,15 +101,15 @@ pub fn run(arguments: &DurabilityArgs) -> Result<Exit> {
     };
     let interrupts = Interrupts::watch()?;
     let result = parent::run(&test, &interrupts)?;
+    say(&format!(
+        "results: {}",
+        file::result_path(&test.out).display()
+    ));
     if arguments.json {
         print(&format!("{}\n", serde_json::to_string_pretty(&result)?))?;
     } else {
         print(&render(&result))?;
     }
-    say(&format!(
-        "results: {}",
-        file::result_path(&test.out).display()
-    ));
     Ok(if result.violated() {
         Exit::Threshold
     } else if result.interrupted {

@@ -102,9 +102,13 @@ impl PrintArgs {
     /// Prints a result on stdout, and writes `report.html` into its folder.
     ///
     /// # Errors
-    /// A usage error if the base engine is not in the result. If one of both cannot be written, the
-    /// other one is written nevertheless. A folder that the user may not write to is a warning.
+    /// A usage error if the base engine is not in the result. If stdout or the page cannot be
+    /// written, the other one is. A folder that the user may not write to is a warning.
     pub fn show(&self, dir: Option<&Path>, result: &SuiteResult) -> Result<()> {
+        if let Some(base) = &self.base {
+            let names: Vec<String> = result.trials.iter().map(|trial| trial.name()).collect();
+            check_base(base, &names)?;
+        }
         let printed = self.print(result);
         let written = dir.map_or(Ok(()), |dir| self.write_page(dir, result));
         printed.and(written)
@@ -129,16 +133,6 @@ impl PrintArgs {
     }
 
     fn print(&self, result: &SuiteResult) -> Result<()> {
-        if let Some(base) = &self.base {
-            check_base(
-                base,
-                &result
-                    .trials
-                    .iter()
-                    .map(|trial| trial.name())
-                    .collect::<Vec<_>>(),
-            )?;
-        }
         if self.json {
             print(&serde_json::to_string_pretty(result)?)?;
             print("\n")?;
@@ -413,8 +407,7 @@ pub fn conclude(
         "results: {}",
         file::result_path(&suite.out).display()
     ));
-    shown?;
-    Ok(if result.interrupted {
+    let exit = if result.interrupted {
         Exit::Interrupted
     } else if result.trials.iter().any(marks::failed) {
         Exit::Failed
@@ -422,7 +415,13 @@ pub fn conclude(
         Exit::Threshold
     } else {
         Exit::Done
-    })
+    };
+    // What the suite found counts more than output that could not be written.
+    match shown {
+        Err(error) if exit != Exit::Done => say(&format!("rumbench: {error:#}")),
+        shown => shown?,
+    }
+    Ok(exit)
 }
 
 /// Adds the result to the store. A failure is only a warning: the result itself is already saved.

@@ -53,6 +53,10 @@ pub fn parse(text: &str) -> Result<Asked> {
             )));
         };
         for value in more {
+            let value = match key {
+                MEMORY => units::bytes(&value).map_or(value, |bytes| bytes.to_string()),
+                _ => units::plain(key, &value),
+            };
             if found.contains(&value) {
                 return Err(refused(&format!("{value} occurs twice")));
             }
@@ -254,6 +258,9 @@ mod tests {
         assert_eq!(values("x=10..30+10"), ["10", "20", "30"]);
         assert_eq!(values("rocksdb.compression=none,lz4"), ["none", "lz4"]);
         assert_eq!(values("x=../a,../b"), ["../a", "../b"]);
+        // As the labels of the points have them.
+        assert_eq!(values("memory=128M,1GiB"), ["134217728", "1073741824"]);
+        assert_eq!(values("rocksdb.block_bytes=4K,8K"), ["4096", "8192"]);
         assert_eq!(parse("turnover=5").unwrap(), Asked::Turnover(5.0));
     }
 

@@ -91,38 +91,27 @@ pub fn unknown_latency() -> Latency {
 }
 
 /// Cells without a value.
-const UNKNOWN: &[&str] = &["", "-", "NA", "N/A"];
+const UNKNOWN: &[&str] = &["", "-", "na", "n/a"];
 
-/// Parses a number, possibly with commas between thousands; `None` if the cell says that it is not
-/// known. The error names the text and what is wrong with it.
+/// Parses a number; `None` if the cell says that it is not known. The error names the text and what
+/// is wrong with it.
 pub fn number(text: &str) -> std::result::Result<Option<f64>, String> {
     let text = text.trim();
-    if UNKNOWN.contains(&text) {
+    if UNKNOWN
+        .iter()
+        .any(|unknown| text.eq_ignore_ascii_case(unknown))
+    {
         return Ok(None);
     }
-    let Some(plain) = without_thousands(text) else {
-        return Err(format!(
-            "`{text}` has a comma that separates no thousands; decimals begin with a point"
-        ));
-    };
-    match plain.parse::<f64>() {
+    // No program separates thousands, and a decimal comma must not pass for that.
+    if text.contains(',') {
+        return Err(format!("`{text}` has a comma; decimals begin with a point"));
+    }
+    match text.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(Some(value)),
         Ok(_) => Err(format!("`{text}` is not finite")),
         Err(_) => Err(format!("`{text}` is no number")),
     }
-}
-
-/// Returns the text without commas, if there are three digits after each of them.
-fn without_thousands(text: &str) -> Option<String> {
-    let whole = text.split('.').next().unwrap_or_default();
-    let mut groups = whole.split(',');
-    let first = groups.next().unwrap_or_default();
-    let is_group = |group: &str| group.len() == 3 && group.bytes().all(|b| b.is_ascii_digit());
-    let is_right = text.matches(',').count() == 0
-        || text.matches(',').count() == whole.matches(',').count()
-            && (1..=3).contains(&first.trim_start_matches('-').len())
-            && groups.all(is_group);
-    is_right.then(|| text.replace(',', ""))
 }
 
 /// A line of a table.

@@ -104,7 +104,7 @@ pub fn trial(
     };
     for (operation, percentile, max) in above_the_maximum(&trial.phases) {
         trial.mark(format!(
-            "percentile above the maximum ({operation}: {percentile} us, maximum {max} us)"
+            "percentile-above-maximum ({operation}: {percentile} us, maximum {max} us)"
         ));
     }
     trial.mark(format!(

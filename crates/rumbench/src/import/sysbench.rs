@@ -77,12 +77,6 @@ impl<'a> Report<'a> {
         let word = rest.split_whitespace().next().unwrap_or_default();
         let plain = word.strip_suffix("ms").or(word.strip_suffix('s'));
         let refused = |why: &str| self.0.refused_at(line, &format!("{label} {why}"));
-        // sysbench never separates thousands, so a comma can only be a decimal one.
-        if word.contains(',') {
-            return Err(refused(&format!(
-                "`{word}` has a comma; decimals begin with a point"
-            )));
-        }
         match number(plain.unwrap_or(word)).map_err(|why| refused(&why))? {
             None => Err(refused("has no number: the file is cut short")),
             known => Ok(known),
@@ -118,7 +112,11 @@ fn of_report(report: &Report<'_>, name: String) -> Result<PhaseResult> {
     let latency = Latency {
         count: phase.operations,
         mean: us("avg:")?,
-        p95: us("95th percentile:")?,
+        p95: match us("95th percentile:")? {
+            // The label of versions up to 0.5.
+            unknown if unknown.is_nan() => us("approx.  95 percentile:")?,
+            known => known,
+        },
         p99: us("99th percentile:")?,
         max: us("max:")?,
         ..unknown_latency()

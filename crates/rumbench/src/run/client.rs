@@ -108,16 +108,16 @@ impl Limit {
         }
     }
 
-    /// Takes up to a batch from the budget; 0 means that the budget is used up.
-    fn take(&self) -> u64 {
+    /// Takes up to `batch` operations from the budget; 0 means that the budget is used up.
+    fn take(&self, batch: u64) -> u64 {
         let Some(budget) = &self.budget else {
             return u64::MAX;
         };
         // Relaxed: the counter guards no other memory.
         let before = budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-            Some(left.saturating_sub(BUDGET_BATCH))
+            Some(left.saturating_sub(batch))
         });
-        before.unwrap_or(0).min(BUDGET_BATCH)
+        before.unwrap_or(0).min(batch)
     }
 
     /// Returns operations that a client without further work cannot use.
@@ -162,9 +162,12 @@ pub struct ClientReport {
     pub sampled_ns: u64,
     /// Number of sampled calls.
     pub samples: u64,
-    /// End of the client's part of the phase, in nanoseconds since its start: the end of its last
-    /// operation or, with a rate, its next intended start or the deadline if that is later.
+    /// End of the last operation, in nanoseconds since the start of the phase; the deadline if the
+    /// client waited for it, because no intended start was left before it.
     pub end_ns: u64,
+    /// Next intended start of a client that ended before the deadline, because the operations or
+    /// its work were used up.
+    pub next_ns: Option<u64>,
 }
 
 impl ClientReport {
@@ -185,6 +188,7 @@ impl ClientReport {
             sampled_ns: 0,
             samples: 0,
             end_ns: 0,
+            next_ns: None,
         }
     }
 }
@@ -222,11 +226,17 @@ impl<'a, C: Clock> ClientLoop<'a, C> {
 
     /// Runs until the client has no more work or the phase ends.
     pub fn run(mut self, client: &mut dyn PhaseClient) -> ClientReport {
+        // With a rate each client takes its operations in turn.
+        let batch = if self.schedule.is_some() {
+            1
+        } else {
+            BUDGET_BATCH
+        };
         let mut quota = 0;
         let mut calls: u64 = 0;
         while !self.limit.stop.load(Ordering::Relaxed) && !self.limit.passed(self.report.end_ns) {
             if quota == 0 {
-                quota = self.limit.take();
+                quota = self.limit.take(batch);
                 if quota == 0 {
                     break;
                 }
@@ -247,24 +257,40 @@ impl<'a, C: Clock> ClientLoop<'a, C> {
         if quota != u64::MAX {
             self.limit.give_back(quota);
         }
-        self.count_missed();
-        self.wait_out();
         self.recorder.hand_over();
+        self.wait_out();
+        self.count_missed();
         self.report
     }
 
-    /// Waits for the end of the time that the last operation stands for. Arrivals that come in
-    /// bursts would otherwise be divided by the time of the bursts alone.
+    /// Waits for the deadline if no intended start is left before it. Otherwise notes the next one.
+    /// Operations that start in bursts would be divided by the time of the bursts alone.
     fn wait_out(&mut self) {
-        let Some(schedule) = &self.schedule else {
+        let gave_up = self.errors_in_a_row >= MAX_ERRORS_IN_A_ROW;
+        let next = self.schedule.as_ref().map(Schedule::peek_ns);
+        let Some(next) = next.filter(|_| !gave_up && !self.is_stopped()) else {
             return;
         };
-        let next = schedule.peek_ns();
-        let until = self.limit.deadline_ns.map_or(next, |end| end.min(next));
-        self.clock.wait_until(until, &self.limit.stop);
-        if !self.limit.stop.load(Ordering::Relaxed) {
-            self.report.end_ns = self.report.end_ns.max(until);
+        match self.limit.deadline_ns.filter(|deadline| next >= *deadline) {
+            None => self.report.next_ns = Some(next),
+            Some(deadline) => {
+                self.wait_until(deadline);
+                if !self.is_stopped() {
+                    self.report.end_ns = self.report.end_ns.max(deadline);
+                }
+            }
         }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.limit.stop.load(Ordering::Relaxed)
+    }
+
+    /// Waits, and counts the CPU time of the wait.
+    fn wait_until(&mut self, at_ns: u64) {
+        let before = process::thread_cpu_ns();
+        self.clock.wait_until(at_ns, &self.limit.stop);
+        self.report.waiting_ns += process::thread_cpu_ns().saturating_sub(before);
     }
 
     /// Waits for the next intended start, if there is a rate. `Some(None)` is a closed loop; `None`
@@ -278,10 +304,8 @@ impl<'a, C: Clock> ClientLoop<'a, C> {
         }
         let intended = schedule.next_ns();
         if self.clock.now_ns() < intended {
-            let before = process::thread_cpu_ns();
-            self.clock.wait_until(intended, &self.limit.stop);
-            self.report.waiting_ns += process::thread_cpu_ns().saturating_sub(before);
-            if self.limit.stop.load(Ordering::Relaxed) {
+            self.wait_until(intended);
+            if self.is_stopped() {
                 return None;
             }
             let late = self.clock.now_ns().saturating_sub(intended);
@@ -504,9 +528,20 @@ mod tests {
         assert_eq!((by_time.operations, by_time.end_ns), (3000, 3 * second));
         assert_eq!(by_time.missed, 0);
         let by_count = run(bursts(), &limit(None, Some(2000)), u64::MAX);
-        assert_eq!((by_count.operations, by_count.end_ns), (2000, 2 * second));
-        let by_work = run(bursts(), &limit(None, None), 4000);
-        assert_eq!((by_work.operations, by_work.end_ns), (4000, 4 * second));
+        assert_eq!(
+            (by_count.operations, by_count.next_ns),
+            (2000, Some(2 * second))
+        );
+        assert!(by_count.end_ns < 2 * second);
+        let by_work = run(bursts(), &limit(Some(60), None), 4000);
+        assert_eq!(
+            (by_work.operations, by_work.next_ns),
+            (4000, Some(4 * second))
+        );
+        assert!(
+            by_work.end_ns < 4 * second,
+            "it does not wait for the deadline"
+        );
     }
 
     #[test]

@@ -138,8 +138,7 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
 
 fn fill_counts(result: &mut PhaseResult, ends: &[ClientOutcome]) {
     let sum = |of: fn(&ClientReport) -> u64| ends.iter().map(|end| of(&end.report)).sum::<u64>();
-    let end_ns = ends.iter().map(|end| end.report.end_ns).max().unwrap_or(0);
-    result.seconds = end_ns as f64 * 1e-9;
+    result.seconds = length_ns(ends) as f64 * 1e-9;
     result.operations = sum(|report| report.operations);
     result.rows = sum(|report| report.rows);
     result.errors = sum(|report| report.errors);
@@ -155,6 +154,16 @@ fn fill_counts(result: &mut PhaseResult, ends: &[ClientOutcome]) {
         .iter()
         .flat_map(|end| end.report.error_samples.iter().cloned());
     result.error_samples = samples.take(10).collect();
+}
+
+/// Returns the length of the phase: to the end of the last operation or, if all clients with a rate
+/// have used up their operations, to the first intended start that was not taken any more.
+fn length_ns(ends: &[ClientOutcome]) -> u64 {
+    let last = ends.iter().map(|end| end.report.end_ns).max().unwrap_or(0);
+    let next = ends.iter().map(|end| end.report.next_ns);
+    let next: Option<Vec<u64>> = next.collect();
+    let first = next.and_then(|next| next.into_iter().min());
+    last.max(first.unwrap_or(0))
 }
 
 /// Adds the end of a server's log to the first error, which appears in a mark. Errors that clients

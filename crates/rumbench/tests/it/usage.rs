@@ -335,11 +335,9 @@ fn a_result_that_cannot_be_written_is_an_error() {
         "report out",
         "completions bash",
     ] {
-        for redirected in [">/dev/full", ">&-"] {
-            let (code, message) = ended(command, redirected);
-            assert_eq!(code, Some(1), "{command} {redirected}: {message}");
-            assert!(message.contains("cannot write the result"), "{message}");
-        }
+        let (code, message) = ended(command, ">/dev/full");
+        assert_eq!(code, Some(1), "{command}: {message}");
+        assert!(message.contains("cannot write to stdout"), "{message}");
     }
     assert!(dir.path().join("out/report.html").exists());
     std::fs::remove_file(dir.path().join("out/report.html")).unwrap();

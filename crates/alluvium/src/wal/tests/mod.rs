@@ -3,7 +3,7 @@
 
 mod crash;
 mod cut;
-mod resting;
+mod idle;
 mod scrubbing;
 
 use std::path::{Path, PathBuf};

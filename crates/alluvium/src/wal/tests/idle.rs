@@ -1,4 +1,4 @@
-//! Tests of the files that a log keeps while nothing is written.
+//! Tests of the files that an idle log keeps.
 
 use super::*;
 use crate::sync::time::Instant;
@@ -29,14 +29,16 @@ fn length(vfs: &MemVfs, id: SegmentId) -> u64 {
 }
 
 #[test]
-fn a_log_that_rests_begins_one_short_segment_and_keeps_no_file() {
+fn an_idle_log_begins_one_small_segment_and_keeps_no_file() {
     let (vfs, mut wal) = log_with_two_prepared();
-    let unneeded = wal.rest();
-    assert_eq!(unneeded.len(), 2);
-    unneeded.into_iter().for_each(PreparedSegment::remove);
+    assert!(!wal.is_larger_than_idle(), "nothing is written to it");
     commit(&mut wal, &record(3, 10));
-    let short = wal.rotate().unwrap();
-    assert_eq!(length(&vfs, short), WHOLE / 8);
+    assert!(wal.is_larger_than_idle());
+    assert_eq!(vfs.list(dir()).unwrap().len(), 5);
+    let small = wal.rotate_to_idle().unwrap();
+    assert_eq!(vfs.list(dir()).unwrap().len(), 4);
+    assert_eq!(length(&vfs, small), WHOLE / 8);
+    assert!(!wal.is_larger_than_idle());
     assert!(!wal.wants_plan(false), "nothing is written to it");
     commit(&mut wal, &record(4, WHOLE as usize / 16));
     assert!(wal.wants_plan(false), "half of it is filled");
