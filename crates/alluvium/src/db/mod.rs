@@ -365,8 +365,9 @@ impl Database {
     /// level holds entries that only a released snapshot needed.
     ///
     /// [`Options::upper_fraction`] decides which compactions are due; this is not a full
-    /// compaction. Afterwards the log is one small segment. Use it for measurements, and between a
-    /// load and its readers. Errors as for [`Database::flush`].
+    /// compaction. Afterwards the log is one small segment, unless the last flush has just begun a
+    /// new one. Use it for measurements, and between a load and its readers. Errors as for
+    /// [`Database::flush`].
     pub fn settle(&self) -> Result<()> {
         self.flush_after(Log::seal_to_idle)?;
         crate::compaction::settle(&self.shared().compaction_env())

@@ -74,10 +74,6 @@ fn a_settled_database_has_one_small_segment() {
         for row in 0..3_000_u32 {
             k.put(&row.to_be_bytes(), &[round; 4_000]).expect("put");
         }
-        if round == 1 {
-            db.flush()
-                .expect("nothing is left for the flush of the settle");
-        }
         db.settle().expect("settle");
         let log = || -> Vec<u64> {
             let names = segments(&vfs).into_iter();
