@@ -3,8 +3,8 @@
 //! Memtables have a share that they fill and empty in waves. Tables, background work and
 //! transactions take as much as they need. All of it is charged (see [`crate::memory`]), and the
 //! cache has the rest at each moment, so that the sum stays constant. A thread that takes memory
-//! seldom waits for the cache to shrink: background threads trim it, and a commit helps only if
-//! they are far behind.
+//! seldom waits for the cache to shrink: background threads trim it. A commit evicts blocks only
+//! if the trimming has fallen far behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

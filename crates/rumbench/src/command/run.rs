@@ -416,7 +416,8 @@ pub fn conclude(
     } else {
         Exit::Done
     };
-    // What the suite found counts more than output that could not be written.
+    // A failed trial, a missed limit or an interruption decides the exit code, also if the output
+    // could not be written.
     match shown {
         Err(error) if exit != Exit::Done => say(&format!("rumbench: {error:#}")),
         shown => shown?,
