@@ -9,6 +9,7 @@
 //! segments deleted. The log was synced through the newest flushed commit when its segment was
 //! left.
 
+use crate::sync::at_once;
 use crate::sync::collections::HashMap;
 use crate::sync::time::Instant;
 use std::cell::Cell;
@@ -230,7 +231,7 @@ impl<'a> Writer<'a> {
             borders: groups.map(|g| g.low.clone()).collect(),
             bytes_max: u64::MAX,
         };
-        let mut output = self.output(cuts, Arc::clone(&self.ranges), false);
+        let mut output = self.output(cuts, Arc::clone(&self.ranges), false, self.bytes());
         let mut start: &[u8] = &[];
         for gap in gaps {
             self.write_part(start, Some(&gap.start), &mut output, false)?;
@@ -243,13 +244,39 @@ impl<'a> Writer<'a> {
         output.finish()
     }
 
-    /// Writes last-level tables of the rows in the gaps.
+    /// Writes last-level tables of the rows in the gaps. A flush of many is divided among threads:
+    /// it compresses rows into their final form, which takes longer than their commits did.
     fn write_last(&self, gaps: &[&Gap]) -> Result<Vec<NewTable>> {
+        let options = &self.env.core.options;
+        let least = options.table_bytes / straight::LEAST_PART;
+        let most = 1 + options.compaction_threads;
+        let pieces = straight::pieces(gaps, self.memtables, least, most);
+        let each = self.bytes() / pieces.len().max(1) as u64;
+        let written = at_once("alv-flush", &pieces, |gaps| self.write_piece(gaps, each));
+        let mut tables = Vec::new();
+        let mut failed = None;
+        for piece in written {
+            match piece {
+                Ok(new) => tables.extend(new),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        match failed {
+            None => Ok(tables),
+            Some(error) => {
+                discard(&self.env.core, &tables);
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes last-level tables of the rows in these gaps, about `bytes` of them.
+    fn write_piece(&self, gaps: &[Gap], bytes: u64) -> Result<Vec<NewTable>> {
         let cuts = Cuts {
             borders: gaps.iter().skip(1).map(|g| g.start.clone()).collect(),
             bytes_max: self.env.core.options.table_bytes,
         };
-        let mut output = self.output(cuts, Carried::default(), true);
+        let mut output = self.output(cuts, Carried::default(), true, bytes);
         for gap in gaps {
             self.write_part(&gap.start, gap.end.as_deref(), &mut output, true)?;
         }
@@ -282,19 +309,23 @@ impl<'a> Writer<'a> {
         Ok(!dead)
     }
 
+    /// Returns the bytes of all memtables.
+    fn bytes(&self) -> u64 {
+        self.memtables.iter().map(|m| m.bytes() as u64).sum()
+    }
+
     /// Returns the lowest and the highest sequence number of the rows; `None` without rows.
     fn seqno_range(&self) -> Option<(SeqNo, SeqNo)> {
         let ranges = self.memtables.iter().filter_map(|m| m.seqno_range());
         ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    fn output(&self, cuts: Cuts, carried: Carried, last_level: bool) -> TreeOutput<'a> {
+    fn output(&self, cuts: Cuts, carried: Carried, last_level: bool, bytes: u64) -> TreeOutput<'a> {
         let options = table_options(&self.tree.options(), last_level);
         let values = ValueInputs::default();
         let core = &*self.env.core;
         let mut output = Output::new(core, self.tree, options, cuts, carried, values);
-        let bytes = self.memtables.iter().map(|m| m.bytes() as u64);
-        output.expect_bytes(bytes.sum());
+        output.expect_bytes(bytes);
         output
     }
 

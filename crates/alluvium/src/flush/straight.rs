@@ -10,10 +10,14 @@
 //! they go to:             an upper table                                a gap: the last level
 //! ```
 //!
+//! Such rows are compressed into their final form at once, which takes longer than their commits
+//! did. So a large flush is divided into pieces of the key range, for threads that work at once.
+//!
 //! The group is claimed, as for a compaction, until the flush is installed, so that its gaps remain
 //! gaps. Only compactions of the group, the flush thread and ingests change its tables, and an
 //! ingest waits until the keyspace has no memtable with rows.
 
+use std::iter;
 use std::sync::Arc;
 
 use crate::base::SeqNo;
@@ -29,7 +33,7 @@ use crate::version::group::Version;
 /// frequent small flushes would leave the last level in small pieces that no compaction ever joins.
 /// If memory is so small that no flush has much more, half of a flush is enough: otherwise all rows
 /// of a load would be written twice.
-const LEAST_PART: u64 = 4;
+pub(super) const LEAST_PART: u64 = 4;
 /// Least bytes in any case: a compaction of fewer takes no time. The simulator writes fewer.
 const LEAST_BYTES: u64 = 1 << if cfg!(feature = "simulation") { 10 } else { 20 };
 
@@ -80,8 +84,11 @@ impl Ends {
     }
 }
 
+/// Bytes of keys and values for each key that [`pieces`] looks at.
+const SAMPLE_BYTES: u64 = 1 << if cfg!(feature = "simulation") { 8 } else { 16 };
+
 /// Key range of one group that no table covers, not even with a range delete.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Gap {
     /// Inclusive.
     pub start: Vec<u8>,
@@ -93,18 +100,51 @@ impl Gap {
     /// Returns true if the memtables have at least `least` bytes of keys and values in the gap.
     fn takes(&self, memtables: &[Arc<TreeMemtable>], least: u64) -> bool {
         let mut bytes = 0;
+        self.walk(memtables, |_, row| {
+            bytes += row;
+            bytes < least
+        });
+        bytes >= least
+    }
+
+    /// Returns a key for each [`SAMPLE_BYTES`] of keys and values in the gap, in no order.
+    fn samples(&self, memtables: &[Arc<TreeMemtable>]) -> Vec<Vec<u8>> {
+        let mut samples = Vec::new();
+        let mut bytes = 0;
+        self.walk(memtables, |key, row| {
+            bytes += row;
+            if bytes >= SAMPLE_BYTES {
+                bytes -= SAMPLE_BYTES;
+                samples.push(key.to_vec());
+            }
+            true
+        });
+        samples
+    }
+
+    /// Returns the part of the gap from `low` to before `high`, `None` if it is empty.
+    fn clipped(&self, low: &[u8], high: Option<&[u8]>) -> Option<Gap> {
+        let start = low.max(&self.start[..]).to_vec();
+        let ends = [self.end.as_deref(), high].into_iter().flatten();
+        let end = ends.min().map(<[u8]>::to_vec);
+        let is_empty = end.as_ref().is_some_and(|end| start >= *end);
+        (!is_empty).then_some(Gap { start, end })
+    }
+
+    /// Calls `at_row` with the key of each row in the gap and the bytes of its key and its newest
+    /// value, one memtable after the other, until it returns false.
+    fn walk(&self, memtables: &[Arc<TreeMemtable>], mut at_row: impl FnMut(&[u8], u64) -> bool) {
         for memtable in memtables {
             let mut cursor = memtable.rows.cursor(SeqNo::MAX);
             cursor.seek(&self.start);
             while cursor.valid() && self.end.as_deref().is_none_or(|end| cursor.key() < end) {
-                bytes += (cursor.key().len() + cursor.entry().value.len()) as u64;
-                if bytes >= least {
-                    return true;
+                let bytes = cursor.key().len() + cursor.entry().value.len();
+                if !at_row(cursor.key(), bytes as u64) {
+                    return;
                 }
                 cursor.next();
             }
         }
-        false
     }
 }
 
@@ -162,6 +202,38 @@ pub(super) fn claim<'a>(
     Ok(claimed)
 }
 
+/// Divides gaps into at most `most` pieces, for writers that work at once. Each piece has about as
+/// many bytes of rows as the others, and not much fewer than `least`.
+pub(super) fn pieces(
+    gaps: &[&Gap],
+    memtables: &[Arc<TreeMemtable>],
+    least: u64,
+    most: usize,
+) -> Vec<Vec<Gap>> {
+    let mut samples: Vec<Vec<u8>> = gaps.iter().flat_map(|g| g.samples(memtables)).collect();
+    samples.sort_unstable();
+    samples.dedup();
+    let count = (samples.len() as u64 * SAMPLE_BYTES / least.max(1)).min(most as u64) as usize;
+    let borders = (1..count).map(|n| &samples[n * samples.len() / count][..]);
+    cut(gaps, &borders.collect::<Vec<_>>())
+}
+
+/// Cuts gaps at borders, both in key order. Returns what lies before the first border, between each
+/// two, and after the last one; nothing for a place without gaps.
+fn cut(gaps: &[&Gap], borders: &[&[u8]]) -> Vec<Vec<Gap>> {
+    let lows = iter::once(&[][..]).chain(borders.iter().copied());
+    let highs = borders.iter().copied().map(Some).chain([None]);
+    let between = |(low, high)| {
+        gaps.iter()
+            .filter_map(|gap| gap.clipped(low, high))
+            .collect()
+    };
+    let pieces = lows.zip(highs).map(between);
+    pieces
+        .filter(|piece: &Vec<Gap>| !piece.is_empty())
+        .collect()
+}
+
 /// Returns the gaps of a group, in key order.
 fn gaps(version: &Version, index: usize) -> Vec<Gap> {
     let group = &version.groups()[index];
@@ -202,23 +274,27 @@ fn between(low: &[u8], high: Option<&[u8]>, mut taken: Vec<(&[u8], &[u8])>) -> V
 
 #[cfg(test)]
 mod tests {
+    use alluvium_mem::MemtableOptions;
+
     use super::*;
+    use crate::memory::MemoryBudget;
 
     fn shown(low: &str, high: Option<&str>, taken: &[(&str, &str)]) -> String {
         let taken = taken.iter().map(|(a, b)| (a.as_bytes(), b.as_bytes()));
-        let gaps = between(low.as_bytes(), high.map(str::as_bytes), taken.collect());
-        let text = |key: &[u8]| String::from_utf8_lossy(key).replace('\0', "+");
-        let words: Vec<String> = gaps
+        text(&between(
+            low.as_bytes(),
+            high.map(str::as_bytes),
+            taken.collect(),
+        ))
+    }
+
+    fn text(gaps: &[Gap]) -> String {
+        let key = |key: &[u8]| String::from_utf8_lossy(key).replace('\0', "+");
+        let end = |gap: &Gap| gap.end.as_deref().map_or("end".into(), key);
+        let words = gaps
             .iter()
-            .map(|g| {
-                format!(
-                    "{}..{}",
-                    text(&g.start),
-                    g.end.as_deref().map_or("end".into(), text)
-                )
-            })
-            .collect();
-        words.join(" ")
+            .map(|g| format!("{}..{}", key(&g.start), end(g)));
+        words.collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -241,6 +317,70 @@ mod tests {
             "..b h+..end"
         );
     }
+
+    #[test]
+    fn borders_cut_gaps_or_lie_between_them() {
+        let gap = |start: &str, end: Option<&str>| Gap {
+            start: start.into(),
+            end: end.map(Into::into),
+        };
+        let gaps = [gap("b", Some("d")), gap("f", Some("m")), gap("p", None)];
+        let shown = |borders: &[&str]| -> String {
+            let borders: Vec<&[u8]> = borders.iter().map(|b| b.as_bytes()).collect();
+            let pieces = cut(&gaps.each_ref(), &borders);
+            let pieces = pieces.iter().map(|piece| text(piece));
+            pieces.collect::<Vec<_>>().join(" | ")
+        };
+        assert_eq!(shown(&[]), "b..d f..m p..end");
+        assert_eq!(shown(&["g"]), "b..d f..g | g..m p..end");
+        assert_eq!(shown(&["e", "q"]), "b..d | f..m p..q | q..end");
+        assert_eq!(shown(&["a", "f", "m"]), "b..d | f..m | p..end");
+        assert_eq!(
+            shown(&["c", "c+", "r"]),
+            "b..c | c..c+ | c+..d f..m p..r | r..end"
+        );
+    }
+
+    #[test]
+    fn pieces_have_about_as_many_rows_each() {
+        let budget = Arc::new(MemoryBudget::new(64 << 20));
+        let memtables: Vec<_> = (0..4_u32)
+            .map(|of| {
+                let memtable = TreeMemtable::new(&MemtableOptions::default(), &budget);
+                let mut writer = memtable.rows.writer();
+                for n in (of * 1_000..).take(1_000) {
+                    writer.insert(&n.to_be_bytes(), 0, None, 1, 0, &[7; 2_000], 0);
+                }
+                drop(writer);
+                Arc::new(memtable)
+            })
+            .collect();
+        let all = Gap {
+            start: Vec::new(),
+            end: None,
+        };
+        let rows = |least, most| -> Vec<usize> {
+            let pieces = pieces(&[&all], &memtables, least, most);
+            let count = |piece: &Vec<Gap>| {
+                let mut rows = 0;
+                piece[0].walk(&memtables, |_, _| {
+                    rows += 1;
+                    true
+                });
+                rows
+            };
+            pieces.iter().map(count).collect()
+        };
+        assert_eq!(rows(1 << 20, 1), [4_000]);
+        assert_eq!(rows(16 << 20, 4), [4_000], "too few for two");
+        for (least, most, count) in [(1 << 20, 2, 2), (2 << 20, 9, 3), (1, 4, 4)] {
+            let rows = rows(least, most);
+            assert!(rows.len() == count && rows.iter().sum::<usize>() == 4_000);
+            let even = 4_000 / count;
+            assert!(rows.iter().all(|n| n.abs_diff(even) < 100), "{rows:?}");
+        }
+    }
+
     #[test]
     fn the_end_of_a_writer_is_found_and_keys_in_random_order_have_none() {
         let passed = |seqnos: &mut dyn Iterator<Item = SeqNo>| -> Vec<usize> {

@@ -9,9 +9,11 @@
 //! loom has no time: a wait with a deadline never expires there, so a model replaces a timeout by a
 //! cancellation, which takes the same exit path.
 
+mod at_once;
 #[cfg(loom)]
 mod model;
 
+pub(crate) use self::at_once::at_once;
 #[cfg(loom)]
 pub use self::model::{Condvar, Mutex};
 #[cfg(all(feature = "simulation", not(loom)))]

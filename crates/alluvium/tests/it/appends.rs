@@ -2,8 +2,9 @@
 //! difference.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use alluvium::vfs::{MemVfs, Vfs};
 use alluvium::{
@@ -14,7 +15,7 @@ use alluvium_testkit::random::Rng;
 
 use crate::driver::collect;
 use crate::fixture::{Row, all, database, dir, open, rows, stats_of_k, table_files, tiny};
-use crate::hooks::{stopping_at_table, wait_until};
+use crate::hooks::{Call, HookVfs, stopping_at_table, wait_until};
 
 fn options() -> Options {
     Options {
@@ -261,6 +262,37 @@ fn a_device_that_fills_up_in_a_flush_of_both_kinds_loses_nothing_and_keeps_no_ta
     db.close().expect("close");
     let files = table_files(&vfs).len() as u64;
     assert_eq!(files, stats.upper_tables + stats.last_tables);
+}
+
+#[test]
+fn a_piece_of_a_flush_that_fails_takes_the_tables_of_the_other_pieces_with_it() {
+    let created = AtomicUsize::new(0);
+    let vfs = HookVfs::new(move |call, path| {
+        let is_table = call == Call::Create && path.to_string_lossy().ends_with(".sst");
+        if is_table && created.fetch_add(1, Ordering::SeqCst) > 0 {
+            return Err(ErrorKind::Other.into());
+        }
+        Ok(())
+    });
+    let options = Options {
+        table_bytes: 4 << 20,
+        ..options()
+    };
+    let db = Database::open_on(Arc::new(vfs.clone()), dir(), options).expect("open");
+    let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");
+    let expected: Vec<Row> = (0..2_500).map(|n| (key(n), value(n))).collect();
+    for (key, value) in &expected {
+        k.put(key, value).expect("put");
+    }
+    vfs.set(true);
+    db.flush().expect_err("only one table can be created");
+    assert_eq!(table_files(&vfs.files), [""; 0]);
+    vfs.set(false);
+    db.flush().expect("flush");
+    let stats = stats_of_k(&db);
+    assert_eq!((stats.last_tables, stats.upper_tables), (2, 0));
+    assert_eq!(table_files(&vfs.files).len(), 2);
+    assert!(all(&k) == expected);
 }
 
 #[test]

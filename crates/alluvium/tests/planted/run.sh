@@ -66,6 +66,8 @@ mistakes=(
     "unsynced-rollback it a_flush_makes_a_rollback_durable_that_has_changed_no_row a flush without rows does not sync a rollback"
     "gap-over-upper it appends_gaps_that_are_filled_and_random_writes_match_a_model rows are flushed below older rows of an upper table"
     "gap-from-last-key lib gaps_are_what_no_table_has a gap begins at the last key of a table instead of after it"
+    "overlapping-pieces lib borders_cut_gaps_or_lie_between_them two threads of a flush write the same rows"
+    "pieces-kept it a_piece_of_a_flush_that_fails_takes_the_tables_of_the_other_pieces_with_it a failed flush keeps the tables of its other threads"
     "refused-claim-frees lib a_claim_that_is_refused_frees_nothing a flush whose claim of a group is refused ends the owner's claim"
     "unheard-space lib found_space_is_an_event_for_a_postponed_compaction a compaction thread is not notified of space that was found"
     "failed-drop it changes_of_keyspaces_that_a_power_loss_undid_are_left_out a stream reports a failed drop instead of the later one that succeeded"
