@@ -4,7 +4,7 @@
 CACHE ?= $(or $(ALLUVIUM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alluvium)
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-rocksdb claims peers test soak miri loom asan tsan planted sim clean-cache
+.PHONY: help bench bench-rocksdb claims ledger history peers test soak miri loom asan tsan lines planted sim clean-cache
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,16 @@ tsan: ## run tests of the engine under the thread sanitizer (needs nightly with 
 	$(call SANITIZED,t,thread) -Zbuild-std -p alluvium-mem --lib --test it
 	$(call SANITIZED,t,thread) -Zbuild-std -p alluvium --lib --test it -- $(TESTS)
 
+# The model of the caches takes the place of the sanitizer's library.
+LINES = -Zsanitizer=thread -Zexternal-clangrt -Cunsafe-allow-abi-mismatch=sanitizer -Cllvm-args=-tsan-instrument-func-entry-exit=0
+SCALABILITY = docs/results/scalability.md
+lines: ## count cache lines that operations of 16 clients take from each other (writes docs/results/scalability.md; needs nightly)
+	$(call nightly)
+	CARGO_TARGET_DIR='$(CACHE)/lines' CARGO_PROFILE_RELEASE_DEBUG=limited RUSTFLAGS='$(LINES)' \
+	  cargo +nightly run --quiet --locked --release --target $$(rustc +nightly -vV | sed -n 's/^host: //p') \
+	  -p alluvium-lines > '$(SCALABILITY).new'
+	mv '$(SCALABILITY).new' '$(SCALABILITY)'
+
 SECONDS ?= 60
 SIZE ?= small
 JOBS ?= $(shell nproc)
@@ -83,10 +93,23 @@ claims: ## repeat the measurements in README and compare (30 min; RELATIVE=1 on 
 	  cargo build --locked --release -p rumbench --features rocksdb && \
 	  cargo xtask claims --binary "$${CARGO_TARGET_DIR:-target}/release/rumbench" --out '$(CLAIMS)' $(if $(RELATIVE),--relative)
 
+PART ?= linkbench
+LEDGER ?= out/ledger
+ledger: ## try a PART of the published claims again at a reduced scale (docs/results/ledger.md)
+	bash .ci/steps.sh system
+	libraries=$$(export ALLUVIUM_CACHE='$(CACHE)' && cargo xtask rocksdb && cargo xtask wiredtiger) && eval "$$libraries" && \
+	  cargo build --locked --release -p rumbench --features rocksdb,wiredtiger,mariadb,postgresql && \
+	  ALLUVIUM_CACHE='$(CACHE)' cargo xtask ledger --binary "$${CARGO_TARGET_DIR:-target}/release/rumbench" \
+	    --out '$(LEDGER)' --part '$(PART)'
+
+COMMITS ?= HEAD
+history: ## measure the engine of COMMITS and add them to docs/results/history.md (2 min each; counts need valgrind)
+	ALLUVIUM_CACHE='$(CACHE)' cargo xtask history $(COMMITS)
+
 peers: ## fetch the servers: PostgreSQL, MariaDB with InnoDB and MyRocks (Debian, Ubuntu)
 	ALLUVIUM_CACHE='$(CACHE)' bash .ci/peers.sh
 
 clean-cache: ## delete the build results outside the checkout
-	rm -rf '$(CACHE)/target' '$(CACHE)/soak' '$(CACHE)/miri' '$(CACHE)/loom' '$(CACHE)/asan' '$(CACHE)/tsan' '$(CACHE)/planted' \
+	rm -rf '$(CACHE)/target' '$(CACHE)/soak' '$(CACHE)/miri' '$(CACHE)/loom' '$(CACHE)/asan' '$(CACHE)/tsan' '$(CACHE)/lines' '$(CACHE)/history' '$(CACHE)/planted' \
 	  '$(CACHE)'/rocksdb-* '$(CACHE)'/wiredtiger-* '$(CACHE)'/peers
 	[ ! -w /var/cache/alluvium ] || rm -rf /var/cache/alluvium

@@ -119,6 +119,8 @@ step_fmt() { cargo fmt --all --check; }
 step_tidy() {
     cargo xtask tidy
     cargo xtask claims --check
+    cargo xtask ledger --check
+    cargo xtask history --check
     # `make planted` takes too long for each run; this only checks that its patches still apply.
     git apply --check crates/alluvium/tests/planted/mistakes.patch crates/alluvium-sim/planted/mistakes.patch
 }

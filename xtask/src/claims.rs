@@ -9,12 +9,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::finding::Finding;
+use crate::measured::{median, run};
 
 const README: &str = "README.md";
 const CLAIMS: &str = "docs/results/claims.json";
@@ -180,12 +180,10 @@ pub fn verify(root: &Path, binary: &Path, out: &Path, compared: Compared) -> Res
     let mut results: BTreeMap<&str, Value> = BTreeMap::new();
     for (name, command) in spec["runs"].as_object().into_iter().flatten() {
         let command = command.as_str().unwrap_or_default();
-        let dir = out.join(name);
-        run(binary, command, &dir)?;
-        let path = dir.join("result.json");
-        let text =
-            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        results.insert(name, serde_json::from_str(&text)?);
+        results.insert(
+            name,
+            run(binary, command, &BTreeMap::new(), &out.join(name))?,
+        );
     }
     for claim in &claims {
         let result = results
@@ -195,29 +193,6 @@ pub fn verify(root: &Path, binary: &Path, out: &Path, compared: Compared) -> Res
     }
     println!("{} figures of {README} compared", claims.len());
     Ok(findings)
-}
-
-fn run(binary: &Path, command: &str, dir: &Path) -> Result<()> {
-    if dir.join("result.json").exists() {
-        println!(
-            "{} is there already; remove it to measure again",
-            dir.display()
-        );
-        return Ok(());
-    }
-    let started = Command::new(binary)
-        .args(command.split_whitespace())
-        .arg("--out")
-        .arg(dir)
-        .status();
-    let status = started.with_context(|| format!("cannot start {}", binary.display()))?;
-    if !status.success() {
-        bail!(
-            "`rumbench {command}` ended with {status}; its results so far are in {}",
-            dir.display()
-        );
-    }
-    Ok(())
 }
 
 /// Prints a figure next to its measured value; returns a finding if they differ too much.
@@ -276,20 +251,7 @@ fn judged(
 
 /// Returns the median over the repetitions.
 fn measured(result: &Value, claim: &Claim, engine: &str) -> Option<f64> {
-    let trials = result["trials"].as_array()?.iter();
-    let own = trials.filter(|trial| trial["engine"] == *engine);
-    let phases = own.flat_map(|trial| trial["phases"].as_array().into_iter().flatten());
-    let value = |phase: &Value| {
-        let path = claim.metric.split('.');
-        path.fold(phase, |value, name| &value[name]).as_f64()
-    };
-    let mut values: Vec<f64> = phases
-        .filter(|phase| phase["name"] == *claim.phase)
-        .filter_map(value)
-        .collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len().checked_sub(1)?;
-    let median = (values[middle / 2] + values[middle.div_ceil(2)]) / 2.0;
+    let median = median(result, engine, &claim.phase, &claim.metric)?;
     Some(median / claim.divided_by)
 }
 

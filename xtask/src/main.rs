@@ -1,5 +1,5 @@
 //! Chores of the workspace without a ready-made tool: `cargo xtask tidy | formats | header |
-//! licenses | claims | rocksdb | wiredtiger`.
+//! licenses | claims | ledger | history | rocksdb | wiredtiger`.
 //!
 //! Each check reads text only and prints its findings as `path:line: message`. The exit code is 0
 //! without errors, 1 after an error or a failure, 2 for wrong usage.
@@ -13,7 +13,10 @@ mod files;
 mod finding;
 mod formats;
 mod header;
+mod history;
+mod ledger;
 mod licenses;
+mod measured;
 mod rocksdb;
 mod source;
 mod tidy;
@@ -33,6 +36,13 @@ usage: cargo xtask tidy              style rules that text can show
        cargo xtask claims --check    every figure in README's results has a command
        cargo xtask claims --binary RUMBENCH --out DIR [--relative]
                                      measure these figures again and compare
+       cargo xtask ledger            write the page of the published claims
+       cargo xtask ledger --check    the page is what `cargo xtask ledger` writes
+       cargo xtask ledger --binary RUMBENCH --out DIR --part NAME
+                                     try a part of the claims again at a reduced scale
+       cargo xtask history COMMIT..  measure the engine of these commits, see docs/results/history.md
+       cargo xtask history           write that page from the measurements that are there
+       cargo xtask history --check   the page is what `cargo xtask history` writes
        cargo xtask rocksdb           build RocksDB's library once, and print what to `eval` to link it
        cargo xtask wiredtiger        the same for WiredTiger";
 
@@ -53,6 +63,17 @@ fn main() -> ExitCode {
                 claims::verify(&files::root(), &binary, &out, compared)
             })
         }
+        ["ledger"] => ledger::update(&files::root()),
+        ["ledger", "--check"] => ledger::check(&files::root()),
+        ["ledger", ref rest @ ..] => {
+            let given = ledger::arguments(rest);
+            given.and_then(|(binary, out, part)| {
+                ledger::try_again(&files::root(), &binary, &out, &part)
+            })
+        }
+        ["history"] => history::update(&files::root()),
+        ["history", "--check"] => history::check(&files::root()),
+        ["history", ref commits @ ..] => history::measure(&files::root(), commits),
         ["rocksdb"] => rocksdb::ensure_built(&files::root()).map(printed),
         ["wiredtiger"] => wiredtiger::ensure_built(&files::root()).map(printed),
         _ => {

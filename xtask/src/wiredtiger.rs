@@ -3,8 +3,8 @@
 //! The source comes from the Python package index: the source package of a release has the whole C
 //! code, and pip checks the pinned hash before it opens the file. CMake and Ninja build it. If one
 //! of the two is missing, pip installs both from the same index into the build's folder; they are
-//! deleted with it. WiredTiger uses the zstd of this workspace (`zstd-sys`): the build needs only
-//! its header, because a program with WiredTiger links zstd too.
+//! deleted with it. WiredTiger uses the zstd and the zlib of this workspace (`zstd-sys` and
+//! `libz-sys`): the build needs only their headers, because a program with WiredTiger links both.
 //!
 //! The cache keeps the static library and the header; see `cached`. The command prints the variable
 //! that the build script of `rumbench-engines` reads.
@@ -27,7 +27,7 @@ const FILES: [&str; 2] = ["lib/libwiredtiger.a", "include/wiredtiger.h"];
 
 /// Options of CMake. Warnings are not errors, since newer compilers have new ones; libraries
 /// installed on the machine are not used.
-const OPTIONS: [&str; 14] = [
+const OPTIONS: [&str; 15] = [
     "-DCMAKE_BUILD_TYPE=Release",
     "-DENABLE_STRICT=OFF",
     "-DENABLE_STATIC=ON",
@@ -41,6 +41,7 @@ const OPTIONS: [&str; 14] = [
     "-DENABLE_SNAPPY=OFF",
     "-DENABLE_ZSTD=OFF",
     "-DENABLE_SODIUM=OFF",
+    "-DHAVE_BUILTIN_EXTENSION_ZLIB=ON",
     "-DHAVE_BUILTIN_EXTENSION_ZSTD=ON",
 ];
 
@@ -48,12 +49,17 @@ const OPTIONS: [&str; 14] = [
 /// `WIREDTIGER_DIR`.
 pub fn ensure_built(root: &Path) -> Result<String> {
     let host = host_platform()?;
-    let zstd = Zstd::of_metadata(&cargo_metadata(root, &host)?)?;
+    let metadata = cargo_metadata(root, &host)?;
+    let compressors = [
+        Compressor::of_metadata(&metadata, "zstd-sys", "ZSTD", "")?,
+        Compressor::of_metadata(&metadata, "libz-sys", "Z", "src/zlib")?,
+    ];
     let options = OPTIONS.join(" ");
-    let depends_on = [host.as_str(), SHA256, &options, &zstd.version];
+    let versions = compressors.each_ref().map(|own| own.version.as_str());
+    let depends_on = [&[&host, SHA256, &options], &versions[..]].concat();
     let name = cached::folder_name("wiredtiger", VERSION, &depends_on);
     let folder = cached::ensure(&cached::folder()?, &name, FILES, |project| {
-        build(project, &zstd)
+        build(project, &compressors)
     })?;
     Ok(format!(
         "export WIREDTIGER_DIR={}\n",
@@ -61,34 +67,41 @@ pub fn ensure_built(root: &Path) -> Result<String> {
     ))
 }
 
-/// `zstd-sys` as the workspace resolves it.
+/// Library of a compressor as the workspace resolves its crate.
 #[derive(Debug, PartialEq, Eq)]
-struct Zstd {
+struct Compressor {
     version: String,
-    /// Folder with `zstd.h`.
+    /// Name in CMake's variables.
+    name: &'static str,
+    /// Folder with the library's header.
     include: PathBuf,
 }
 
-impl Zstd {
-    fn of_metadata(metadata: &[u8]) -> Result<Zstd> {
+impl Compressor {
+    /// Finds the crate `package`, whose header is in `folder` of its sources.
+    fn of_metadata(
+        metadata: &[u8],
+        package: &str,
+        name: &'static str,
+        folder: &str,
+    ) -> Result<Compressor> {
         let metadata: Value =
             serde_json::from_slice(metadata).context("cargo metadata is no JSON")?;
-        let packages = metadata["packages"].as_array();
-        let package = packages.and_then(|packages| {
-            let named = |package: &&Value| package["name"] == "zstd-sys";
-            packages.iter().find(named)
-        });
-        let package = package.context("the workspace does not use zstd-sys")?;
-        let text = |field: &str| package[field].as_str().unwrap_or_default();
+        let mut packages = metadata["packages"].as_array().into_iter().flatten();
+        let found = packages.find(|own| own["name"] == package);
+        let found = found.with_context(|| format!("the workspace does not use {package}"))?;
+        let text = |field: &str| found[field].as_str().unwrap_or_default();
         let include = Path::new(text("manifest_path")).parent();
-        Ok(Zstd {
+        let include = include.with_context(|| format!("{package} has no folder"))?;
+        Ok(Compressor {
             version: text("version").to_string(),
-            include: include.context("zstd-sys has no folder")?.to_path_buf(),
+            name,
+            include: include.join(folder),
         })
     }
 }
 
-fn build(project: &Path, zstd: &Zstd) -> Result<[PathBuf; 2]> {
+fn build(project: &Path, compressors: &[Compressor]) -> Result<[PathBuf; 2]> {
     eprintln!(
         "building WiredTiger {VERSION} in {}: once, some two minutes on two cores",
         project.display()
@@ -97,8 +110,8 @@ fn build(project: &Path, zstd: &Zstd) -> Result<[PathBuf; 2]> {
     let tools = Tools::find(project)?;
     let output = project.join("build");
     fs::create_dir_all(&output).with_context(|| format!("cannot create {}", output.display()))?;
-    // CMake requires a file of zstd's library, although nothing is linked into a static library: an
-    // empty file will do.
+    // CMake requires a file of each compressor's library, although nothing is linked into a static
+    // library: an empty file will do.
     let placeholder = output.join("no-library");
     fs::write(&placeholder, "").context("cannot write in the build folder")?;
     let mut configure = tools.command("cmake");
@@ -107,12 +120,12 @@ fn build(project: &Path, zstd: &Zstd) -> Result<[PathBuf; 2]> {
         .arg("-G")
         .arg("Ninja")
         .arg(&source)
-        .args(OPTIONS)
-        .arg(format!("-DHAVE_LIBZSTD={}", placeholder.display()))
-        .arg(format!(
-            "-DHAVE_LIBZSTD_INCLUDES={}",
-            zstd.include.display()
-        ));
+        .args(OPTIONS);
+    for Compressor { name, include, .. } in compressors {
+        configure
+            .arg(format!("-DHAVE_LIB{name}={}", placeholder.display()))
+            .arg(format!("-DHAVE_LIB{name}_INCLUDES={}", include.display()));
+    }
     run(&mut configure, "CMake did not accept the machine")?;
     let mut make = tools.command("ninja");
     make.current_dir(&output).arg("libwiredtiger.a");
@@ -230,17 +243,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zstd_is_the_one_that_cargo_resolved() {
+    fn compressors_are_the_ones_that_cargo_resolved() {
         let metadata = br#"{"packages": [
             {"name": "a", "version": "1.0.0", "manifest_path": "/r/a/Cargo.toml"},
-            {"name": "zstd-sys", "version": "2.1.2+zstd.1.5.7", "manifest_path": "/r/zstd-sys/Cargo.toml"}
+            {"name": "libz-sys", "version": "1.1.31", "manifest_path": "/r/libz-sys/Cargo.toml"}
         ]}"#;
-        let expected = Zstd {
-            version: "2.1.2+zstd.1.5.7".to_string(),
-            include: PathBuf::from("/r/zstd-sys"),
+        let found = |package| Compressor::of_metadata(metadata, package, "Z", "src/zlib");
+        let expected = Compressor {
+            version: "1.1.31".to_string(),
+            name: "Z",
+            include: PathBuf::from("/r/libz-sys/src/zlib"),
         };
-        assert_eq!(Zstd::of_metadata(metadata).unwrap(), expected);
-        assert!(Zstd::of_metadata(b"{}").is_err());
+        assert_eq!(found("libz-sys").unwrap(), expected);
+        let error = found("zstd-sys").unwrap_err().to_string();
+        assert_eq!(error, "the workspace does not use zstd-sys");
     }
 
     #[test]

@@ -448,7 +448,8 @@ typedef struct alluvium_options {
   int64_t idle_after_ms;
   // An alluvium_durability.
   uint32_t durability;
-  // Number of compaction threads, 1 to 16. 0: 1.
+  // Number of compaction threads, 1 to 16. 0: 1. A large flush of rows in key order starts up
+  // to as many more while it runs.
   uint32_t compaction_threads;
   // Not 0: do not create the database if the directory contains none.
   uint32_t must_exist;

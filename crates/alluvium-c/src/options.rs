@@ -129,7 +129,8 @@ pub struct alluvium_options {
     pub idle_after_ms: i64,
     /// An alluvium_durability.
     pub durability: u32,
-    /// Number of compaction threads, 1 to 16. 0: 1.
+    /// Number of compaction threads, 1 to 16. 0: 1. A large flush of rows in key order starts up
+    /// to as many more while it runs.
     pub compaction_threads: u32,
     /// Not 0: do not create the database if the directory contains none.
     pub must_exist: u32,

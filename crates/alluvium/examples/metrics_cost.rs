@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use alluvium::internal::{COUNTER_SHARDS, thread_shard};
+use alluvium::internal::{THREAD_SHARDS, thread_shard};
 use alluvium::{CursorOptions, Database, Keyspace, KeyspaceOptions, Options};
 
 const ROWS: u64 = 100_000;
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         rows.put(&key(n), &[7; 40])?;
     }
     rows.compact_range(&[], None)?;
-    let counters: [Shard; COUNTER_SHARDS] =
+    let counters: [Shard; THREAD_SHARDS] =
         array::from_fn(|_| Shard(array::from_fn(|_| AtomicU64::new(0))));
     let mut times: [Vec<f64>; 5] = array::from_fn(|_| Vec::new());
     let mut next = 0;
@@ -93,7 +93,7 @@ fn timed(mut call: impl FnMut(u64) -> alluvium::Result<()>) -> alluvium::Result<
     Ok(began.elapsed().as_nanos() as f64 / CALLS as f64)
 }
 
-fn update_ns(counters: &[Shard; COUNTER_SHARDS]) -> f64 {
+fn update_ns(counters: &[Shard; THREAD_SHARDS]) -> f64 {
     let began = Instant::now();
     for n in 0..CALLS {
         let shard = &counters[black_box(thread_shard())];

@@ -18,7 +18,7 @@ mod classes;
 mod pool;
 
 use crate::memory::{MemoryBudget, Reclaim};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, THREAD_SHARDS, thread_shard};
 // Counters that decide about evictions are part of the loom models; the other numbers are hints.
 use crate::sync::atomic::AtomicU64 as DecidingU64;
 use alluvium_mem::epoch::Readers;
@@ -26,8 +26,7 @@ use alluvium_mem::frames::{AnyFrame, Space};
 use crossbeam_utils::CachePadded;
 pub use pool::FrameOwner;
 use pool::{Free, Pool};
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Decoded blocks of all tables of a database, within a limit. Shared by `Arc`.
@@ -39,7 +38,7 @@ pub struct Cache {
     staying: DecidingU64,
     pool: Mutex<Pool>,
     readers: Arc<Readers>,
-    counters: [CachePadded<Counters>; COUNTER_SHARDS],
+    counters: [CachePadded<Counters>; THREAD_SHARDS],
 }
 
 #[derive(Default)]
@@ -47,9 +46,6 @@ struct Counters {
     hits: AtomicU64,
     misses: AtomicU64,
 }
-
-/// Large enough that threads on different cores rarely share a counter's cache line.
-pub const COUNTER_SHARDS: usize = 16;
 
 /// Attempts of a miss to get a frame. An attempt fails only if a cursor or value keeps the evicted
 /// frame.
@@ -240,25 +236,6 @@ impl Reclaim for Cache {
             self.trim_by(bytes);
         }
     }
-}
-
-/// Returns the index of the calling thread's shard, below [`COUNTER_SHARDS`].
-pub fn thread_shard() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        // No destructor, so the runtime that owns the thread does not matter.
-        static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    if cfg!(feature = "simulation") {
-        // State shared by threads must not depend on simulations that ran before.
-        return 0;
-    }
-    SHARD.with(|shard| {
-        if shard.get() == usize::MAX {
-            shard.set(NEXT.fetch_add(1, Ordering::Relaxed) % COUNTER_SHARDS);
-        }
-        shard.get()
-    })
 }
 
 #[cfg(all(test, not(loom)))]

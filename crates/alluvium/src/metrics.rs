@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
-use crate::cache::{COUNTER_SHARDS, thread_shard};
 use crate::compaction::fold::FoldCounts;
+use crate::sync::{THREAD_SHARDS, thread_shard};
 
 /// Counter. Relaxed: it orders nothing, readers only want a recent value.
 #[derive(Debug, Default)]
@@ -80,7 +80,7 @@ const NOTED_MAX: usize = 47;
 /// take little memory.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    shards: [OnceLock<Box<Shard>>; COUNTER_SHARDS],
+    shards: [OnceLock<Box<Shard>>; THREAD_SHARDS],
 }
 
 #[derive(Debug)]
@@ -207,7 +207,7 @@ const COMMITS_PER_TIMING: u64 = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
     /// Commits of each shard's threads. Hints: a lost update only delays the next timing.
-    shards: [CachePadded<AtomicU64>; COUNTER_SHARDS],
+    shards: [CachePadded<AtomicU64>; THREAD_SHARDS],
 }
 
 /// Number of commits that a timed commit represents; 0 if it is not timed.

@@ -210,6 +210,12 @@ pub trait Workload: Send {
     /// Returns the size of the load as (rows, bytes), for progress and disk estimates.
     fn load_estimate(&self) -> (u64, u64);
 
+    /// Returns the memory in bytes of the structures whose size depends on the rows, when all of it
+    /// is in use.
+    fn memory_bytes(&self) -> u64 {
+        0
+    }
+
     /// Returns the bytes of keys and values that the database holds now; `None` if the workload
     /// does not count them.
     fn stored_bytes(&self) -> Option<u64> {

@@ -227,10 +227,20 @@ static ENGINES: [EngineEntry; 12] = [
     },
     EngineEntry {
         name: "wiredtiger",
-        variants: &[Variant {
-            name: "default",
-            description: "the library's defaults, only the cache size set",
-        }],
+        variants: &[
+            Variant {
+                name: "default",
+                description: "the library's defaults, only the cache size set",
+            },
+            Variant {
+                name: "zlib",
+                description: "tuned, pages compressed with zlib instead of zstd",
+            },
+            Variant {
+                name: "lsm",
+                description: "tuned, the library's LSM trees instead of B-trees",
+            },
+        ],
         description: "MongoDB's engine as a library: B-trees, snapshot isolation",
         is_server: false,
         has_compaction_styles: false,

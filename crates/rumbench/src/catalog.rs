@@ -411,7 +411,10 @@ mod tests {
         assert_eq!(overrides.len(), 2);
         let given = settings(&[("nodes", "10"), ("steps", "3"), ("operations", "9")]);
         let (short, _) = shortened("linkbench", &given).unwrap();
-        assert_eq!(short, settings(&[("nodes", "10"), ("seconds", "2")]));
+        assert_eq!(
+            short,
+            settings(&[("nodes", "10"), ("seconds", "1"), ("steps", "3")])
+        );
         let given = settings(&[("rows", "10"), ("settle", "reference")]);
         let (short, _) = shortened("insert-benchmark", &given).unwrap();
         assert_eq!(short, settings(&[("rows", "10"), ("seconds", "0.5")]));

@@ -18,7 +18,8 @@ const FUNCTION_LINES_MAX: usize = 70;
 const WAITS: &str = "crates/rumbench/tests/it/waits.rs";
 
 /// Folders and files that may contain `unsafe`.
-const UNSAFE_FOLDERS: [&str; 6] = [
+const UNSAFE_FOLDERS: [&str; 7] = [
+    "crates/alluvium-lines/src/model.rs",
     "crates/alluvium-mem/",
     "crates/alluvium-c/",
     "crates/alluvium-testkit/src/fork.rs",

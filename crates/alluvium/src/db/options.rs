@@ -47,7 +47,7 @@ pub struct Options {
     /// writer. Overrides [`Options::create`].
     pub read_only: bool,
     /// Number of compaction threads, 1 to 16. One more thread flushes memtables, and one syncs the
-    /// log. A large flush of rows in key order has as many helpers for some tenths of a second.
+    /// log. A large flush of rows in key order starts up to as many more while it runs.
     pub compaction_threads: usize,
     /// Timeout of waits for a row lock, unless the call sets another.
     pub lock_timeout: Duration,

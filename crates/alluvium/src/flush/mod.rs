@@ -24,7 +24,7 @@ use crate::compaction::retire::Retire;
 use crate::compaction::separate::ValueInputs;
 use crate::compaction::table_options::table_options;
 use crate::db::core::Core;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
@@ -193,6 +193,16 @@ fn range_deletes(
     ranges.finish(&points.told_apart())
 }
 
+/// Returns which of several errors decides what happens next: one that must not be retried, then a
+/// full device, because the ballast file can make room.
+fn weight(error: &Error) -> u32 {
+    match error {
+        error if !error.may_be_retried() => 2,
+        Error::NoSpace { .. } => 1,
+        _ => 0,
+    }
+}
+
 /// Writer of the tables of one keyspace.
 struct Writer<'a> {
     env: &'a FlushEnv,
@@ -231,7 +241,7 @@ impl<'a> Writer<'a> {
             borders: groups.map(|g| g.low.clone()).collect(),
             bytes_max: u64::MAX,
         };
-        let mut output = self.output(cuts, Arc::clone(&self.ranges), false, self.bytes());
+        let mut output = self.output(cuts, Arc::clone(&self.ranges), false);
         let mut start: &[u8] = &[];
         for gap in gaps {
             self.write_part(start, Some(&gap.start), &mut output, false)?;
@@ -244,24 +254,17 @@ impl<'a> Writer<'a> {
         output.finish()
     }
 
-    /// Writes last-level tables of the rows in the gaps. A flush of many is divided among threads:
-    /// it compresses rows into their final form, which takes longer than their commits did.
+    /// Writes last-level tables of the rows in the gaps. Divides a large flush among threads.
     fn write_last(&self, gaps: &[&Gap]) -> Result<Vec<NewTable>> {
         let options = &self.env.core.options;
-        let least = options.table_bytes / straight::LEAST_PART;
         let most = 1 + options.compaction_threads;
-        let pieces = straight::pieces(gaps, self.memtables, least, most);
-        let each = self.bytes() / pieces.len().max(1) as u64;
-        let written = at_once("alv-flush", &pieces, |gaps| self.write_piece(gaps, each));
-        let mut tables = Vec::new();
-        let mut failed = None;
-        for piece in written {
-            match piece {
-                Ok(new) => tables.extend(new),
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
-        match failed {
+        let shares = straight::shares(gaps, self.memtables, options.table_bytes, most);
+        let written = at_once("alv-flush", &shares, |gaps| self.write_share(gaps));
+        let (tables, failed): (Vec<_>, Vec<_>) = written.into_iter().partition(Result::is_ok);
+        let tables: Vec<NewTable> = tables.into_iter().flatten().flatten().collect();
+        // After a failure the other threads write on to their ends: that is short, and rare.
+        let failed = failed.into_iter().filter_map(Result::err);
+        match failed.max_by_key(weight) {
             None => Ok(tables),
             Some(error) => {
                 discard(&self.env.core, &tables);
@@ -270,13 +273,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes last-level tables of the rows in these gaps, about `bytes` of them.
-    fn write_piece(&self, gaps: &[Gap], bytes: u64) -> Result<Vec<NewTable>> {
+    /// Writes last-level tables of the rows in these gaps.
+    fn write_share(&self, gaps: &[Gap]) -> Result<Vec<NewTable>> {
         let cuts = Cuts {
             borders: gaps.iter().skip(1).map(|g| g.start.clone()).collect(),
             bytes_max: self.env.core.options.table_bytes,
         };
-        let mut output = self.output(cuts, Carried::default(), true, bytes);
+        let mut output = self.output(cuts, Carried::default(), true);
         for gap in gaps {
             self.write_part(&gap.start, gap.end.as_deref(), &mut output, true)?;
         }
@@ -287,7 +290,7 @@ impl<'a> Writer<'a> {
     /// kept only for a reader would stay in the last level until there is a write next to it; in an
     /// upper table the next compaction drops it.
     fn leaves_nothing_dead(&self, gap: &Gap) -> Result<bool> {
-        let newest = self.seqno_range().map_or(0, |(_, newest)| newest);
+        let newest = straight::seqno_range(self.memtables).map_or(0, |(_, newest)| newest);
         if newest <= self.points.horizon() {
             return Ok(true);
         }
@@ -309,23 +312,13 @@ impl<'a> Writer<'a> {
         Ok(!dead)
     }
 
-    /// Returns the bytes of all memtables.
-    fn bytes(&self) -> u64 {
-        self.memtables.iter().map(|m| m.bytes() as u64).sum()
-    }
-
-    /// Returns the lowest and the highest sequence number of the rows; `None` without rows.
-    fn seqno_range(&self) -> Option<(SeqNo, SeqNo)> {
-        let ranges = self.memtables.iter().filter_map(|m| m.seqno_range());
-        ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
-    }
-
-    fn output(&self, cuts: Cuts, carried: Carried, last_level: bool, bytes: u64) -> TreeOutput<'a> {
+    fn output(&self, cuts: Cuts, carried: Carried, last_level: bool) -> TreeOutput<'a> {
         let options = table_options(&self.tree.options(), last_level);
         let values = ValueInputs::default();
         let core = &*self.env.core;
         let mut output = Output::new(core, self.tree, options, cuts, carried, values);
-        output.expect_bytes(bytes);
+        let bytes = self.memtables.iter().map(|m| m.bytes() as u64);
+        output.expect_bytes(bytes.sum());
         output
     }
 
@@ -337,7 +330,7 @@ impl<'a> Writer<'a> {
         output: &mut TreeOutput<'_>,
         last_level: bool,
     ) -> Result<()> {
-        let mut ends = straight::Ends::new(self.seqno_range());
+        let mut ends = straight::Ends::new(straight::seqno_range(self.memtables));
         let between_writers = Cell::new(false);
         let piece = self.env.core.options.table_bytes / straight::LEAST_PIECE;
         let counts = self.merge(

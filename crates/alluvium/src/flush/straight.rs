@@ -10,8 +10,8 @@
 //! they go to:             an upper table                                a gap: the last level
 //! ```
 //!
-//! Such rows are compressed into their final form at once, which takes longer than their commits
-//! did. So a large flush is divided into pieces of the key range, for threads that work at once.
+//! zstd takes longer for such rows than their commits did. So a large flush is divided into shares
+//! by key, for threads that work at once.
 //!
 //! The group is claimed, as for a compaction, until the flush is installed, so that its gaps remain
 //! gaps. Only compactions of the group, the flush thread and ingests change its tables, and an
@@ -33,7 +33,7 @@ use crate::version::group::Version;
 /// frequent small flushes would leave the last level in small pieces that no compaction ever joins.
 /// If memory is so small that no flush has much more, half of a flush is enough: otherwise all rows
 /// of a load would be written twice.
-pub(super) const LEAST_PART: u64 = 4;
+const LEAST_PART: u64 = 4;
 /// Least bytes in any case: a compaction of fewer takes no time. The simulator writes fewer.
 const LEAST_BYTES: u64 = 1 << if cfg!(feature = "simulation") { 10 } else { 20 };
 
@@ -84,11 +84,20 @@ impl Ends {
     }
 }
 
-/// Bytes of keys and values for each key that [`pieces`] looks at.
+/// Distance between two samples in bytes of keys and values.
 const SAMPLE_BYTES: u64 = 1 << if cfg!(feature = "simulation") { 8 } else { 16 };
 
+/// Row of a memtable that stands for those before it.
+struct Sample {
+    key: Vec<u8>,
+    /// Newest sequence number of the key.
+    newest: SeqNo,
+    /// Bytes of keys and values since the sample before, in the same memtable.
+    bytes: u64,
+}
+
 /// Key range of one group that no table covers, not even with a range delete.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     /// Inclusive.
     pub start: Vec<u8>,
@@ -100,22 +109,23 @@ impl Gap {
     /// Returns true if the memtables have at least `least` bytes of keys and values in the gap.
     fn takes(&self, memtables: &[Arc<TreeMemtable>], least: u64) -> bool {
         let mut bytes = 0;
-        self.walk(memtables, |_, row| {
+        self.walk(memtables, |_, _, row| {
             bytes += row;
             bytes < least
         });
         bytes >= least
     }
 
-    /// Returns a key for each [`SAMPLE_BYTES`] of keys and values in the gap, in no order.
-    fn samples(&self, memtables: &[Arc<TreeMemtable>]) -> Vec<Vec<u8>> {
+    /// Returns samples of the rows in the gap, memtable by memtable.
+    fn samples(&self, memtables: &[Arc<TreeMemtable>]) -> Vec<Sample> {
         let mut samples = Vec::new();
         let mut bytes = 0;
-        self.walk(memtables, |key, row| {
+        self.walk(memtables, |key, newest, row| {
             bytes += row;
             if bytes >= SAMPLE_BYTES {
-                bytes -= SAMPLE_BYTES;
-                samples.push(key.to_vec());
+                let bytes = std::mem::take(&mut bytes);
+                let key = key.to_vec();
+                samples.push(Sample { key, newest, bytes });
             }
             true
         });
@@ -131,15 +141,20 @@ impl Gap {
         (!is_empty).then_some(Gap { start, end })
     }
 
-    /// Calls `at_row` with the key of each row in the gap and the bytes of its key and its newest
-    /// value, one memtable after the other, until it returns false.
-    fn walk(&self, memtables: &[Arc<TreeMemtable>], mut at_row: impl FnMut(&[u8], u64) -> bool) {
+    /// Calls `at_row` with the key of each row in the gap, its newest sequence number, and the
+    /// bytes of its key and its newest value, until it returns false. One memtable follows another.
+    fn walk(
+        &self,
+        memtables: &[Arc<TreeMemtable>],
+        mut at_row: impl FnMut(&[u8], SeqNo, u64) -> bool,
+    ) {
         for memtable in memtables {
             let mut cursor = memtable.rows.cursor(SeqNo::MAX);
             cursor.seek(&self.start);
             while cursor.valid() && self.end.as_deref().is_none_or(|end| cursor.key() < end) {
-                let bytes = cursor.key().len() + cursor.entry().value.len();
-                if !at_row(cursor.key(), bytes as u64) {
+                let (key, entry) = (cursor.key(), cursor.entry());
+                let bytes = key.len() + entry.value.len();
+                if !at_row(key, entry.seqno, bytes as u64) {
                     return;
                 }
                 cursor.next();
@@ -202,36 +217,106 @@ pub(super) fn claim<'a>(
     Ok(claimed)
 }
 
-/// Divides gaps into at most `most` pieces, for writers that work at once. Each piece has about as
-/// many bytes of rows as the others, and not much fewer than `least`.
-pub(super) fn pieces(
+/// Divides gaps into shares of about as many bytes of rows, for up to `most` writers at once. No
+/// share is much smaller than a flush must be to go straight into the last level at all.
+pub(super) fn shares(
     gaps: &[&Gap],
     memtables: &[Arc<TreeMemtable>],
-    least: u64,
+    table_bytes: u64,
     most: usize,
 ) -> Vec<Vec<Gap>> {
-    let mut samples: Vec<Vec<u8>> = gaps.iter().flat_map(|g| g.samples(memtables)).collect();
-    samples.sort_unstable();
-    samples.dedup();
-    let count = (samples.len() as u64 * SAMPLE_BYTES / least.max(1)).min(most as u64) as usize;
-    let borders = (1..count).map(|n| &samples[n * samples.len() / count][..]);
-    cut(gaps, &borders.collect::<Vec<_>>())
+    let least = (table_bytes / LEAST_PART).max(LEAST_BYTES);
+    // An upper bound: in most flushes there is nothing to divide.
+    let bytes: u64 = memtables.iter().map(|m| m.rows.bytes() as u64).sum();
+    if bytes < 2 * least {
+        return cut(gaps, &[]);
+    }
+    let mut samples: Vec<Sample> = gaps.iter().flat_map(|g| g.samples(memtables)).collect();
+    samples.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    let bytes: u64 = samples.iter().map(|sample| sample.bytes).sum();
+    let count = (bytes / least).min(most as u64);
+    let far = Ends::new(seqno_range(memtables)).far;
+    let mut borders = Vec::new();
+    let (mut at, mut passed) = (0, 0);
+    for share in 1..count {
+        // A border that moved leaves less for the shares after it.
+        let goal = passed + (bytes - passed) / (count - share + 1);
+        while passed < goal {
+            passed += samples[at].bytes;
+            at += 1;
+        }
+        let (key, moved) = border(&samples[at - 1..], memtables, far, least);
+        passed += samples[at..at + moved].iter().map(|s| s.bytes).sum::<u64>();
+        at += moved;
+        borders.push(key);
+    }
+    let borders: Vec<&[u8]> = borders.iter().map(Vec::as_slice).collect();
+    cut(gaps, &borders)
 }
 
-/// Cuts gaps at borders, both in key order. Returns what lies before the first border, between each
-/// two, and after the last one; nothing for a place without gaps.
+/// Returns the border at the first of these samples, or at the next end of a writer's keys within
+/// `near` bytes, with the number of samples that it moved by. Without the move the next share would
+/// begin with a few keys of one writer, too few to see their end, and one table would cover them
+/// and the keys of the next writer.
+fn border(
+    samples: &[Sample],
+    memtables: &[Arc<TreeMemtable>],
+    far: SeqNo,
+    near: u64,
+) -> (Vec<u8>, usize) {
+    let mut passed = 0;
+    for (moved, pair) in samples.windows(2).enumerate() {
+        passed += pair[1].bytes;
+        if pair[0].newest.saturating_sub(pair[1].newest) > far {
+            return (first_after_fall(&pair[0], &pair[1], memtables, far), moved);
+        }
+        if passed > near {
+            break;
+        }
+    }
+    (samples[0].key.clone(), 0)
+}
+
+/// Returns the key between two samples at which the sequence numbers fall far.
+fn first_after_fall(
+    from: &Sample,
+    to: &Sample,
+    memtables: &[Arc<TreeMemtable>],
+    far: SeqNo,
+) -> Vec<u8> {
+    let between = Gap {
+        start: from.key.clone(),
+        end: Some(to.key.clone()),
+    };
+    let mut keys = Vec::new();
+    between.walk(memtables, |key, newest, _| {
+        keys.push((key.to_vec(), newest));
+        true
+    });
+    keys.sort_unstable();
+    let fall = keys
+        .windows(2)
+        .find(|pair| pair[0].1.saturating_sub(pair[1].1) > far);
+    fall.map_or_else(|| to.key.clone(), |pair| pair[1].0.clone())
+}
+
+/// Returns the lowest and the highest sequence number of the rows; `None` without rows.
+pub(super) fn seqno_range(memtables: &[Arc<TreeMemtable>]) -> Option<(SeqNo, SeqNo)> {
+    let ranges = memtables.iter().filter_map(|m| m.seqno_range());
+    ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+}
+
+/// Cuts gaps at borders, both in key order. Returns the parts of the gaps below the first border,
+/// between neighbors, and from the last one on, without empty ones.
 fn cut(gaps: &[&Gap], borders: &[&[u8]]) -> Vec<Vec<Gap>> {
     let lows = iter::once(&[][..]).chain(borders.iter().copied());
     let highs = borders.iter().copied().map(Some).chain([None]);
-    let between = |(low, high)| {
-        gaps.iter()
-            .filter_map(|gap| gap.clipped(low, high))
-            .collect()
+    let between = |(low, high)| -> Vec<Gap> {
+        let parts = gaps.iter().filter_map(|gap| gap.clipped(low, high));
+        parts.collect()
     };
-    let pieces = lows.zip(highs).map(between);
-    pieces
-        .filter(|piece: &Vec<Gap>| !piece.is_empty())
-        .collect()
+    let parts = lows.zip(highs).map(between);
+    parts.filter(|part| !part.is_empty()).collect()
 }
 
 /// Returns the gaps of a group, in key order.
@@ -327,9 +412,9 @@ mod tests {
         let gaps = [gap("b", Some("d")), gap("f", Some("m")), gap("p", None)];
         let shown = |borders: &[&str]| -> String {
             let borders: Vec<&[u8]> = borders.iter().map(|b| b.as_bytes()).collect();
-            let pieces = cut(&gaps.each_ref(), &borders);
-            let pieces = pieces.iter().map(|piece| text(piece));
-            pieces.collect::<Vec<_>>().join(" | ")
+            let parts = cut(&gaps.each_ref(), &borders);
+            let parts = parts.iter().map(|part| text(part));
+            parts.collect::<Vec<_>>().join(" | ")
         };
         assert_eq!(shown(&[]), "b..d f..m p..end");
         assert_eq!(shown(&["g"]), "b..d f..g | g..m p..end");
@@ -341,43 +426,85 @@ mod tests {
         );
     }
 
-    #[test]
-    fn pieces_have_about_as_many_rows_each() {
+    /// Returns memtables with rows of `bytes` bytes, whose keys have the order of the sequence
+    /// numbers within each of these writers: all write in turns, as long as they have rows.
+    fn memtables(writers: &[u32], bytes: usize) -> Vec<Arc<TreeMemtable>> {
         let budget = Arc::new(MemoryBudget::new(64 << 20));
-        let memtables: Vec<_> = (0..4_u32)
-            .map(|of| {
-                let memtable = TreeMemtable::new(&MemtableOptions::default(), &budget);
-                let mut writer = memtable.rows.writer();
-                for n in (of * 1_000..).take(1_000) {
-                    writer.insert(&n.to_be_bytes(), 0, None, 1, 0, &[7; 2_000], 0);
+        let new = || Arc::new(TreeMemtable::new(&MemtableOptions::default(), &budget));
+        let memtables = [new(), new()];
+        let value = vec![7; bytes];
+        let most = writers.iter().copied().max().unwrap_or(0);
+        let mut seqno = 0;
+        for n in 0..most {
+            for (writer, rows) in writers.iter().enumerate() {
+                if n < *rows {
+                    seqno += 1;
+                    let key = [(writer as u32).to_be_bytes(), n.to_be_bytes()].concat();
+                    let memtable = &memtables[(2 * n / most) as usize];
+                    (memtable.rows.writer()).insert(&key, 0, None, seqno, 0, &value, 0);
                 }
-                drop(writer);
-                Arc::new(memtable)
-            })
-            .collect();
+            }
+        }
+        memtables.into()
+    }
+
+    /// Returns the first key of each share, as writer and row, and its number of rows.
+    fn divided(
+        memtables: &[Arc<TreeMemtable>],
+        table_bytes: u64,
+        most: usize,
+    ) -> Vec<(u32, u32, usize)> {
         let all = Gap {
             start: Vec::new(),
             end: None,
         };
-        let rows = |least, most| -> Vec<usize> {
-            let pieces = pieces(&[&all], &memtables, least, most);
-            let count = |piece: &Vec<Gap>| {
-                let mut rows = 0;
-                piece[0].walk(&memtables, |_, _| {
-                    rows += 1;
-                    true
-                });
-                rows
-            };
-            pieces.iter().map(count).collect()
+        let shares = shares(&[&all], memtables, table_bytes, most);
+        let seen = |share: &Vec<Gap>| {
+            let mut keys = Vec::new();
+            share[0].walk(memtables, |key, _, _| {
+                keys.push(key.to_vec());
+                true
+            });
+            let first = keys.iter().min().expect("a row");
+            let number = |at: usize| u32::from_be_bytes(first[at..at + 4].try_into().unwrap());
+            (number(0), number(4), keys.len())
         };
-        assert_eq!(rows(1 << 20, 1), [4_000]);
-        assert_eq!(rows(16 << 20, 4), [4_000], "too few for two");
-        for (least, most, count) in [(1 << 20, 2, 2), (2 << 20, 9, 3), (1, 4, 4)] {
-            let rows = rows(least, most);
-            assert!(rows.len() == count && rows.iter().sum::<usize>() == 4_000);
-            let even = 4_000 / count;
-            assert!(rows.iter().all(|n| n.abs_diff(even) < 100), "{rows:?}");
+        shares.iter().map(seen).collect()
+    }
+
+    #[test]
+    fn shares_have_about_as_many_rows_each() {
+        for (rows, bytes) in [(4_000, 2_000), (40, 200_000)] {
+            let memtables = memtables(&[rows], bytes);
+            let shares = |table_bytes, most| divided(&memtables, table_bytes, most);
+            assert_eq!(shares(4 << 20, 1).len(), 1);
+            assert_eq!(shares(32 << 20, 4).len(), 1, "too few for two");
+            for (table_bytes, most, count) in [(4 << 20, 2, 2), (8 << 20, 9, 3), (1, 4, 4)] {
+                let shares = shares(table_bytes, most);
+                assert_eq!(shares.len(), count);
+                let even = rows as usize / count;
+                let sizes: Vec<usize> = shares.iter().map(|share| share.2).collect();
+                assert_eq!(sizes.iter().sum::<usize>(), rows as usize);
+                assert!(
+                    sizes.iter().all(|n| n.abs_diff(even) <= 1 + even / 10),
+                    "{sizes:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_does_not_begin_with_the_last_keys_of_a_writer() {
+        for ahead in [0, 3, 50, 300] {
+            let memtables = memtables(&[2_000 + ahead, 2_000 - ahead], 2_000);
+            let shares = divided(&memtables, 8 << 20, 2);
+            let (writer, row, _) = shares[1];
+            // A border after the end leaves the first share enough keys to see it.
+            let exact = ahead > 3;
+            assert!(
+                writer == 1 && row <= if exact { 0 } else { 40 },
+                "{ahead}: {shares:?}"
+            );
         }
     }
 

@@ -3,7 +3,8 @@
 
 pub mod dump;
 
-pub use crate::cache::{COUNTER_SHARDS, Cache, thread_shard};
+pub use crate::cache::Cache;
+pub use crate::sync::{THREAD_SHARDS, thread_shard};
 pub use crate::table::{
     Codec, FilterOptions, Table, TableBuilder, TableOptions, ValueFile, ValuesPart,
 };

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use crate::sync::plain::Mutex;
 use crossbeam_utils::CachePadded;
 
-use crate::cache::{COUNTER_SHARDS, thread_shard};
+use crate::sync::{THREAD_SHARDS, thread_shard};
 
 /// Object that keeps a state of the tree between two calls.
 pub(crate) trait Resting: Send + Sync {
@@ -26,7 +26,7 @@ pub(crate) struct OpenCursors {
     /// line. Each mutex guards its list, for a push, a removal or a copy of the list; nothing is
     /// locked under it. The array is allocated with the first cursor, and each shard with its first
     /// one, so that thousands of keyspaces without cursors take little memory.
-    shards: OnceLock<Box<[OnceLock<Box<Shard>>; COUNTER_SHARDS]>>,
+    shards: OnceLock<Box<[OnceLock<Box<Shard>>; THREAD_SHARDS]>>,
 }
 
 type Shard = CachePadded<Mutex<Slots>>;

@@ -18,11 +18,16 @@ pub fn at_once<I: Sync, T: Send>(name: &str, items: &[I], work: impl Fn(&I) -> T
         };
         let others: Vec<_> = items.iter().skip(1).map(start).collect();
         let first = items.first().map(work);
-        let others = others.into_iter().map(|(item, thread)| match thread {
-            Some(thread) => thread
+        let others = others
+            .into_iter()
+            .map(|(item, thread)| thread.ok_or_else(|| work(item)));
+        // The caller works on its own items before it waits for the first thread.
+        let others: Vec<_> = others.collect();
+        let others = others.into_iter().map(|other| match other {
+            Ok(thread) => thread
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            None => work(item),
+            Err(done) => done,
         });
         first.into_iter().chain(others).collect()
     })
@@ -42,6 +47,15 @@ mod tests {
         let items: Vec<u32> = (0..5).collect();
         assert_eq!(at_once("square", &items, |n| n * n), [0, 1, 4, 9, 16]);
         assert!(at_once("square", &[], |n: &u32| n * n).is_empty());
+    }
+
+    #[cfg(not(feature = "simulation"))]
+    #[test]
+    fn each_item_has_a_thread() {
+        let barrier = std::sync::Barrier::new(3);
+        at_once("meet", &[1, 2, 3], |_| {
+            barrier.wait();
+        });
     }
 
     #[test]

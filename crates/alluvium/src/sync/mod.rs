@@ -12,10 +12,12 @@
 mod at_once;
 #[cfg(loom)]
 mod model;
+mod shard;
 
 pub(crate) use self::at_once::at_once;
 #[cfg(loom)]
 pub use self::model::{Condvar, Mutex};
+pub use self::shard::{THREAD_SHARDS, thread_shard};
 #[cfg(all(feature = "simulation", not(loom)))]
 pub use crate::simulation::locks::{Condvar, Mutex};
 #[cfg(loom)]

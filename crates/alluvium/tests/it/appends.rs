@@ -53,10 +53,13 @@ fn snapshot_rows(snapshot: &Snapshot, k: &Keyspace) -> Vec<Row> {
 fn rows_in_the_order_of_their_keys_are_written_once() {
     let (vfs, db, k) = database(options());
     let expected: Vec<Row> = (0..12_000).map(|n| (key(n), value(n))).collect();
-    for (key, value) in &expected {
-        k.put(key, value).expect("put");
+    // Two flushes at least, also if the flush thread gets no processor for a while.
+    for half in expected.chunks(6_000) {
+        for (key, value) in half {
+            k.put(key, value).expect("put");
+        }
+        db.flush().expect("flush");
     }
-    db.flush().expect("flush");
     db.settle().expect("settle");
     let (stats, of_all) = (stats_of_k(&db), db.stats().expect("stats"));
     // The last flush is small and may lie above the last level.
@@ -97,13 +100,23 @@ fn half_of_a_flush_is_enough_where_memory_is_much_smaller_than_a_table() {
 
 #[test]
 fn appends_in_two_places_go_to_the_last_level_and_what_meets_older_rows_above_it() {
+    for more in [0, 50, 100, 400] {
+        append_in_two_places(2_000 + more, 2_000 - more);
+    }
+}
+
+/// Appends so many rows in each of two places in each round.
+fn append_in_two_places(first: u32, second: u32) {
     let (_vfs, db, k) = database(options());
     for round in 0..4 {
-        for n in round * 2_000..(round + 1) * 2_000 {
-            k.put(&key(n), &value(n)).expect("put");
-            k.put(&key((1 << 24) + n), &value(n)).expect("put");
+        for n in 0..first {
+            k.put(&key(round * first + n), &value(n)).expect("put");
+            if n < second {
+                let far = key((1 << 24) + round * second + n);
+                k.put(&far, &value(n)).expect("put");
+            }
         }
-        if let Some(late) = (round * 2_000).checked_sub(100) {
+        if let Some(late) = (round * first).checked_sub(100) {
             // As with two writers of one place, when one of them is a little late.
             k.put(&key(late), b"late").expect("put");
         }
@@ -265,7 +278,7 @@ fn a_device_that_fills_up_in_a_flush_of_both_kinds_loses_nothing_and_keeps_no_ta
 }
 
 #[test]
-fn a_piece_of_a_flush_that_fails_takes_the_tables_of_the_other_pieces_with_it() {
+fn a_thread_of_a_flush_that_fails_takes_the_tables_of_the_others_with_it() {
     let created = AtomicUsize::new(0);
     let vfs = HookVfs::new(move |call, path| {
         let is_table = call == Call::Create && path.to_string_lossy().ends_with(".sst");

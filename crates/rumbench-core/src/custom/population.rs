@@ -47,6 +47,13 @@ pub struct Population {
     failures: AtomicU64,
 }
 
+impl Population {
+    /// Returns the memory of the states of so many rows in bytes.
+    pub fn memory_bytes(rows: u64) -> u64 {
+        rows.div_ceil(WORD_ROWS) * size_of::<u64>() as u64
+    }
+}
+
 impl Default for Population {
     fn default() -> Population {
         Population {

@@ -120,6 +120,11 @@ impl Versions {
         Cell::of(self.cells[cell].load(Ordering::Acquire))
     }
 
+    /// Returns the memory of the versions in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        size_of_val(&self.cells[..]) as u64
+    }
+
     /// Returns the sampling interval: one row in this many is tracked.
     pub fn every(&self) -> u64 {
         self.every

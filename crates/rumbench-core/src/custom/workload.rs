@@ -217,6 +217,13 @@ impl Workload for Custom {
         })
     }
 
+    fn memory_bytes(&self) -> u64 {
+        let versions = self.shared.versions.iter().map(Versions::memory_bytes);
+        let tables = self.shared.definition.tables.iter();
+        let states = tables.map(|table| Population::memory_bytes(table.rows));
+        versions.chain(states).sum()
+    }
+
     fn next_step(&mut self, engine: &dyn Engine) -> Result<Option<Step>, EngineError> {
         let store = engine.table_store(self.shared.schema)?;
         // The load is the first phase.

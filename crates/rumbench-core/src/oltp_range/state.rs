@@ -75,6 +75,11 @@ impl TableState {
         }
     }
 
+    /// Returns the memory of the rows' bits in bytes.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        size_of_val(&self.gone[..]) as u64
+    }
+
     fn bit(&self, id: u64) -> (&AtomicU64, u64) {
         (&self.gone[(id / 64) as usize], 1 << (id % 64))
     }

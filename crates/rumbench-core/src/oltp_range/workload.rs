@@ -8,7 +8,7 @@ use super::config::{Config, WORKLOAD};
 use super::events::Events;
 use super::load::{Builder, INDEX_OPERATIONS, LOAD_OPERATIONS, Loader};
 use super::rows::{ROW_BYTES, schema};
-use super::state::{Shared, wrong};
+use super::state::{Shared, TableState, wrong};
 use super::tests::{Group, Step as StepDef, TestDef};
 use crate::engine::{Engine, Schema};
 use crate::error::EngineError;
@@ -238,6 +238,14 @@ impl Workload for OltpRange {
         let config = self.config();
         let rows = config.rows.saturating_mul(u64::from(config.tables));
         (rows, rows.saturating_mul(ROW_BYTES + ENTRY_BYTES))
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.shared
+            .tables
+            .iter()
+            .map(TableState::memory_bytes)
+            .sum()
     }
 
     fn next_step(&mut self, engine: &dyn Engine) -> Result<Option<Step>, EngineError> {

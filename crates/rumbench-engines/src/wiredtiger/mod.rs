@@ -18,7 +18,8 @@ mod options;
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-// Links the crate for the library, which calls it.
+// Links the crates for the library, which calls them.
+use libz_sys as _;
 use zstd as _;
 
 use rumbench_core::engine::{Durability, EngineFacts, OpenConfig, Result};
@@ -30,7 +31,7 @@ use crate::periodic::{Periodic, SYNC_INTERVAL};
 use library::{Connection, CursorIndex, Session};
 use options::Tuning;
 
-/// WiredTiger as an engine. Variants: none, `default`.
+/// WiredTiger as an engine. Variants: none, `default`, `lsm`, `zlib`.
 pub type WiredTiger = Embedded<WiredTigerMaps>;
 
 /// Open WiredTiger database with one table for each map.
@@ -138,7 +139,10 @@ impl Backend for WiredTigerMaps {
     }
 
     fn is_data_file(file_name: &str) -> bool {
-        file_name.ends_with(".wt")
+        // An LSM tree has its chunks and filters in files of their own.
+        [".wt", ".lsm", ".bf"]
+            .iter()
+            .any(|ending| file_name.ends_with(ending))
     }
 
     fn close(self) -> Result<()> {

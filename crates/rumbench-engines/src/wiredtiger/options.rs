@@ -21,6 +21,8 @@ const CACHE_BYTES_MIN: u64 = 1 << 20;
 pub(super) struct Tuning {
     /// `true` for the tuned values, `false` for the library's defaults.
     tuned: bool,
+    /// `true` for LSM trees, `false` for B-trees.
+    lsm: bool,
     cache_bytes: u64,
     clients: usize,
     durability: Durability,
@@ -38,6 +40,7 @@ pub(super) struct Tuning {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Compressor {
     None,
+    Zlib,
     Zstd,
 }
 
@@ -47,8 +50,9 @@ impl std::str::FromStr for Compressor {
     fn from_str(text: &str) -> Result<Compressor, &'static str> {
         match text {
             "none" => Ok(Compressor::None),
+            "zlib" => Ok(Compressor::Zlib),
             "zstd" => Ok(Compressor::Zstd),
-            _ => Err("must be none or zstd"),
+            _ => Err("must be none, zlib or zstd"),
         }
     }
 }
@@ -56,20 +60,18 @@ impl std::str::FromStr for Compressor {
 impl Tuning {
     /// Reads variant, cache size and settings.
     pub(super) fn of(config: &OpenConfig) -> Result<Tuning> {
-        let tuned = match config.variant.as_deref() {
-            None => true,
-            Some("default") => false,
+        let variant = config.variant.as_deref();
+        let compressor = match variant {
+            None | Some("lsm") => Compressor::Zstd,
+            Some("zlib") => Compressor::Zlib,
+            Some("default") => Compressor::None,
             Some(other) => {
                 return Err(EngineError::Unsupported(format!(
-                    "wiredtiger has no variant `{other}`; it has: default"
+                    "wiredtiger has no variant `{other}`; it has: default, lsm, zlib"
                 )));
             }
         };
-        let compressor = if tuned {
-            Compressor::Zstd
-        } else {
-            Compressor::None
-        };
+        let tuned = variant != Some("default");
         if config.cache_bytes < CACHE_BYTES_MIN {
             return Err(EngineError::Unsupported(format!(
                 "wiredtiger: cache_bytes={} is less than the {CACHE_BYTES_MIN} that its cache has at least",
@@ -79,6 +81,7 @@ impl Tuning {
         let mut settings = Settings::of("wiredtiger", config);
         let tuning = Tuning {
             tuned,
+            lsm: variant == Some("lsm"),
             cache_bytes: config.cache_bytes,
             clients: config.clients,
             durability: config.durability,
@@ -167,8 +170,13 @@ impl Tuning {
             "key_format=u,value_format=u".to_string(),
             format!("leaf_page_max={}", self.leaf_page_bytes),
         ];
-        if self.compressor == Compressor::Zstd {
-            parts.push("block_compressor=zstd".to_string());
+        match self.compressor {
+            Compressor::None => {}
+            Compressor::Zlib => parts.push("block_compressor=zlib".to_string()),
+            Compressor::Zstd => parts.push("block_compressor=zstd".to_string()),
+        }
+        if self.lsm {
+            parts.push("type=lsm".to_string());
         }
         if self.prefix_compression && map.scan_prefix_bytes.is_some() {
             parts.push("prefix_compression=true".to_string());
@@ -185,6 +193,10 @@ impl Tuning {
         c.given("log", self.log());
         c.given("direct_io", self.direct_io);
         c.given("leaf_page_max", self.leaf_page_bytes);
+        if self.lsm {
+            let lsm = "LSM trees with the library's settings: chunks of 10 MB, Bloom filters";
+            c.given("tables", lsm);
+        }
         c.tuned(
             "checkpoint_seconds",
             self.checkpoint_seconds,
@@ -198,6 +210,7 @@ impl Tuning {
     fn describe_tuned(&self, c: &mut Configuration) {
         let compressor = match self.compressor {
             Compressor::None => "none".to_string(),
+            Compressor::Zlib => "zlib, level 6".to_string(),
             Compressor::Zstd => format!("zstd, level {}", self.zstd_level),
         };
         let prefixes = if self.prefix_compression {

@@ -21,10 +21,24 @@ fn wiredtiger_behaves_as_an_ordered_map() {
 
 #[test]
 fn the_defaults_of_wiredtiger_behave_as_an_ordered_map() {
+    variant_behaves_as_an_ordered_map("default", Durability::None);
+}
+
+#[test]
+fn wiredtiger_with_zlib_behaves_as_an_ordered_map() {
+    variant_behaves_as_an_ordered_map("zlib", Durability::Buffered);
+}
+
+#[test]
+fn lsm_trees_of_wiredtiger_behave_as_an_ordered_map() {
+    variant_behaves_as_an_ordered_map("lsm", Durability::Buffered);
+}
+
+fn variant_behaves_as_an_ordered_map(variant: &str, durability: Durability) {
     let root = tempfile::tempdir().unwrap();
     conformance::key_value(root.path(), &|dir| {
-        let mut config = config(dir, Durability::None);
-        config.variant = Some("default".to_string());
+        let mut config = config(dir, durability);
+        config.variant = Some(variant.to_string());
         WiredTiger::open(&config, conformance::KEY_VALUE_MAPS).unwrap()
     });
 }
@@ -58,7 +72,7 @@ fn a_row_that_is_read_for_update_cannot_be_written_by_others() {
 fn settings_that_the_library_would_refuse_are_found_before_anything_runs() {
     let found = rumbench_engines::find("wiredtiger").unwrap();
     for (key, value, expected) in [
-        ("compressor", "snappy", "must be none or zstd"),
+        ("compressor", "snappy", "must be none, zlib or zstd"),
         ("leaf_page_bytes", "5000", "multiple of 4096"),
         ("eviction_dirty_percent", "81", "20"),
         ("eviction_thread", "1", "did you mean `eviction_threads`?"),

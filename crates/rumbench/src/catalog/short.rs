@@ -5,7 +5,8 @@ use rumbench_core::oltp_range;
 
 use super::entry::Settings;
 
-/// Limits the nodes and uses two seconds of requests, no warm-up, one step.
+/// Limits the nodes and uses three seconds of requests, no warm-up. They are three steps, after
+/// which the client's memory grows no more.
 pub(super) fn linkbench(settings: &Settings) -> (&'static [&'static str], Settings) {
     const MOST_NODES: u64 = 100_000;
     let removed = &[
@@ -16,7 +17,8 @@ pub(super) fn linkbench(settings: &Settings) -> (&'static [&'static str], Settin
         "warmup_seconds",
     ];
     let mut overrides = at_most(settings, "nodes", MOST_NODES);
-    overrides.insert("seconds".to_string(), "2".to_string());
+    overrides.insert("seconds".to_string(), "1".to_string());
+    overrides.insert("steps".to_string(), "3".to_string());
     (removed, overrides)
 }
 

@@ -51,7 +51,8 @@ pub struct FindRateArgs {
     /// Meaning of an acknowledged commit
     #[arg(long, value_enum, default_value = "buffered")]
     durability: DurabilityArg,
-    /// Limit the memory of a whole trial, page cache included, with a control group of the kernel
+    /// Limit the memory of a whole trial, page cache included and the laboratory's own memory
+    /// excluded, with a control group of the kernel
     #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
     memory: Option<u64>,
     /// Cores for client and engine threads

@@ -54,21 +54,30 @@ pub fn apply(phase: &mut PhaseResult, calibration: Option<&Calibration>) {
     });
 }
 
-/// Returns the client's CPU by phase name, from the phases of a trial on `null`.
+/// Returns the client's CPU by phase name and the laboratory's memory, from the phases of a trial
+/// on `null`.
 pub fn calibration(phases: &[PhaseResult], overrides: BTreeMap<String, String>) -> Calibration {
     let mut found = Calibration {
         overrides,
         ..Calibration::default()
     };
+    let memory = phases.iter().filter_map(|phase| phase.rss_bytes);
+    found.laboratory_bytes = memory.map(|rss| rss.anonymous).max();
+    // Sums over the steps of one name: operations, CPU in seconds, and CPU in user mode.
+    let mut sums: BTreeMap<String, (f64, f64, f64)> = BTreeMap::new();
     for phase in phases.iter().filter(|phase| phase.operations > 0) {
         let Some(cpu) = phase.cpu_seconds else {
             continue;
         };
-        let per_op = 1e6 / phase.operations as f64;
-        let name = phase.base_name().to_string();
-        let busy = (cpu.client_threads - cpu.waiting).max(0.0);
+        let sum = sums.entry(phase.base_name().to_string()).or_default();
+        sum.0 += phase.operations as f64;
+        sum.1 += (cpu.client_threads - cpu.waiting).max(0.0);
+        sum.2 += cpu.client_threads_user;
+    }
+    for (name, (operations, busy, user)) in sums {
+        let per_op = 1e6 / operations;
+        let user = (user * per_op).min(busy * per_op);
         found.client_us_per_op.insert(name.clone(), busy * per_op);
-        let user = (cpu.client_threads_user * per_op).min(busy * per_op);
         found.client_user_us_per_op.insert(name, user);
     }
     found
@@ -77,12 +86,10 @@ pub fn calibration(phases: &[PhaseResult], overrides: BTreeMap<String, String>) 
 /// Applies the suite's calibration to every phase measured so far. On `null` itself all CPU is the
 /// client's.
 pub fn apply_to_suite(suite: &mut SuiteResult) {
-    for trial in &mut suite.trials {
-        let key = trial.build_and_point();
-        let build = key.split(' ').next().unwrap_or_default();
-        let own = [&key, build].map(|key| suite.calibrations.get(key));
-        let [exact, build] = own;
-        let measured = exact.or(build).or(suite.calibration.as_ref());
+    // Out of the suite, because its calibrations are read meanwhile.
+    let mut trials = std::mem::take(&mut suite.trials);
+    for trial in &mut trials {
+        let measured = suite.calibration_of(trial);
         for phase in &mut trial.phases {
             if trial.engine == "null" {
                 let own = calibration(std::slice::from_ref(phase), BTreeMap::new());
@@ -92,6 +99,7 @@ pub fn apply_to_suite(suite: &mut SuiteResult) {
             }
         }
     }
+    suite.trials = trials;
 }
 
 #[cfg(test)]

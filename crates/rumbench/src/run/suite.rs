@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::cgroup::{Bound, Bounds};
+use super::cgroup::{Bound, Bounds, Group};
 use super::interrupt::Interrupts;
 use super::plan::{self, EngineChoice, Point, Suite};
 use super::progress::{Progress, say};
@@ -296,6 +296,24 @@ impl Runner<'_> {
         }
     }
 
+    /// Returns the groups that bound a trial; None without bounds.
+    fn group(&self, trial: &TrialResult, number: usize, point: &Point) -> Result<Option<Group>> {
+        let Some(bounds) = self.bounds.get(&point.memory) else {
+            return Ok(None);
+        };
+        let calibration = self.result.calibration_of(trial);
+        let laboratory = match calibration.and_then(|own| own.laboratory_bytes) {
+            Some(measured) if point.memory.is_some() => {
+                // The calibration has fewer rows.
+                let settings = &point.settings;
+                let rows = catalog::workload(&self.suite.workload, settings, trial.seed)?;
+                measured.saturating_add(rows.memory_bytes())
+            }
+            _ => 0,
+        };
+        bounds.group(number, laboratory)
+    }
+
     fn data_directory(&self, name: &str) -> Result<PathBuf> {
         let path = self.suite.out.join("data").join(name);
         std::fs::create_dir_all(&path)
@@ -320,8 +338,7 @@ impl Runner<'_> {
             ..SuiteStatus::default()
         };
         self.result.trials.push(trial.clone());
-        let bounds = self.bounds.get(&point.memory);
-        let group = bounds.map_or(Ok(None), |bounds| bounds.group(index + 1));
+        let group = self.group(&trial, index + 1, point);
         let driven = group.and_then(|group| self.drive(&spec, &mut trial, status, group));
         if let Err(error) = driven {
             // The cause is not the trial's, and later trials would hit it too: measurements are

@@ -79,6 +79,17 @@ pub struct SuiteResult {
 }
 
 impl SuiteResult {
+    /// Returns the calibration that holds for a trial: of its point, of its build, or of the suite.
+    pub fn calibration_of(&self, trial: &TrialResult) -> Option<&Calibration> {
+        let key = trial.build_and_point();
+        let build = key.split(' ').next().unwrap_or_default();
+        let own = [&key, build].map(|key| self.calibrations.get(key));
+        own.into_iter()
+            .flatten()
+            .next()
+            .or(self.calibration.as_ref())
+    }
+
     /// Returns a result without trials.
     pub fn empty(workload: &str, command: String, started_at: String) -> SuiteResult {
         SuiteResult {
@@ -124,13 +135,20 @@ pub struct Calibration {
     pub client_us_per_op: BTreeMap<String, f64>,
     /// User mode part of it.
     pub client_user_us_per_op: BTreeMap<String, f64>,
+    /// Memory of the laboratory in a trial, without the structures whose size depends on the rows:
+    /// from the largest anonymous memory of the trial on `null`, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub laboratory_bytes: Option<u64>,
 }
 
 /// Memory of a whole trial under `--memory`: its process, and the page cache of its files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUse {
-    /// Limit, in bytes.
+    /// Limit that was asked for, in bytes.
     pub limit_bytes: u64,
+    /// Memory that the laboratory itself may use above the limit, in bytes.
+    #[serde(default)]
+    pub laboratory_bytes: u64,
     /// Largest use at one time, if the kernel reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bytes: Option<u64>,

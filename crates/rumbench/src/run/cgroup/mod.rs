@@ -115,23 +115,24 @@ impl Bounds {
             Ok((hierarchy, bound))
         });
         let bounds = Bounds(bounds.collect::<Result<_>>()?);
-        bounds.group(0)?;
+        bounds.group(0, 0)?;
         Ok(bounds)
     }
 
     /// Creates the groups for one trial; None without bounds. Each trial has its own, so that a
-    /// leftover group does not count towards another trial.
+    /// leftover group does not count towards another trial. `laboratory_bytes` are added to the
+    /// bound of memory: the trial's process needs them for the laboratory.
     ///
     /// # Errors
     /// When the kernel refuses: a plain user may create groups only in a delegated group.
-    pub fn group(&self, trial: usize) -> Result<Option<Group>> {
+    pub fn group(&self, trial: usize, laboratory_bytes: u64) -> Result<Option<Group>> {
         let mut group = Group {
             members: Vec::new(),
             memory: None,
             operations: None,
         };
         for (hierarchy, bound) in &self.0 {
-            group.add(hierarchy, *bound, trial)?;
+            group.add(hierarchy, *bound, trial, laboratory_bytes)?;
         }
         Ok((!group.members.is_empty()).then_some(group))
     }
@@ -141,14 +142,21 @@ impl Bounds {
 #[derive(Debug)]
 pub struct Group {
     members: Vec<(PathBuf, Version)>,
-    /// Index of the group that bounds memory, and its limit in bytes.
-    memory: Option<(usize, u64)>,
+    /// Index of the group that bounds memory, the limit in bytes that was asked for, and what the
+    /// laboratory may use above it.
+    memory: Option<(usize, u64, u64)>,
     /// Index of the group that bounds operations, the device, and its limit per second.
     operations: Option<(usize, DeviceNumber, u64)>,
 }
 
 impl Group {
-    fn add(&mut self, hierarchy: &Hierarchy, bound: Bound, trial: usize) -> Result<()> {
+    fn add(
+        &mut self,
+        hierarchy: &Hierarchy,
+        bound: Bound,
+        trial: usize,
+        laboratory_bytes: u64,
+    ) -> Result<()> {
         let directory = hierarchy
             .directory
             .join(format!("{PREFIX}{}-{trial}", std::process::id()));
@@ -161,10 +169,16 @@ impl Group {
                 self.members.len() - 1
             }
         };
-        match bound {
-            Bound::Memory(bytes) => self.memory = Some((member, bytes)),
-            Bound::Operations(device, n) => self.operations = Some((member, device, n)),
-        }
+        let bound = match bound {
+            Bound::Memory(bytes) => {
+                self.memory = Some((member, bytes, laboratory_bytes));
+                Bound::Memory(bytes.saturating_add(laboratory_bytes))
+            }
+            Bound::Operations(device, n) => {
+                self.operations = Some((member, device, n));
+                bound
+            }
+        };
         for (file, text, may_lack) in bound.files(hierarchy.version) {
             if directory.join(file).exists() {
                 write(&directory.join(file), &text, bound.controller())?;
@@ -216,7 +230,7 @@ impl Group {
 
     /// Returns the memory use so far; None if memory is not bounded.
     pub fn memory_use(&self) -> Option<MemoryUse> {
-        let (member, limit_bytes) = self.memory?;
+        let (member, limit_bytes, laboratory_bytes) = self.memory?;
         let (directory, version) = &self.members[member];
         // The second file has a line `oom_kill N`.
         let (peak, kills) = match version {
@@ -230,6 +244,7 @@ impl Group {
             .find_map(|line| line.strip_prefix("oom_kill "));
         Some(MemoryUse {
             limit_bytes,
+            laboratory_bytes,
             peak_bytes: text(peak).trim().parse().ok(),
             killed: kills.is_some_and(|n| n.trim() != "0"),
         })
@@ -319,7 +334,7 @@ mod tests {
             (Bound::Operations(DEVICE, 1000), "--storage"),
         ] {
             let bounds = Bounds(vec![(hierarchy.clone(), bound)]);
-            let error = bounds.group(1).expect_err("no file").to_string();
+            let error = bounds.group(1, 1 << 20).expect_err("no file").to_string();
             assert!(
                 error.contains("Delegate=yes") && error.contains(named),
                 "{error}"
@@ -333,11 +348,11 @@ mod tests {
         let (_root, hierarchy, own) = pretended(Version::Two, &files);
         let bounds = [Bound::Memory(5 << 20), Bound::Operations(DEVICE, 1000)];
         let bounds = Bounds(bounds.map(|bound| (hierarchy.clone(), bound)).to_vec());
-        let group = bounds.group(1).expect("allowed").expect("a group");
+        let group = bounds.group(1, 1 << 20).expect("allowed").expect("a group");
         group.enter(17).expect("entered");
         assert_eq!(group.members.len(), 1);
         let text = |file: &str| read(&own.join(file)).expect("file");
-        assert_eq!(text("memory.max"), "5242880");
+        assert_eq!(text("memory.max"), "6291456");
         assert_eq!(text("memory.swap.max"), "0");
         assert_eq!(text("io.max"), "8:16 riops=1000 wiops=1000");
         assert_eq!(text("cgroup.procs"), "17");
@@ -345,11 +360,15 @@ mod tests {
         assert_eq!(text("io.max"), "8:16 riops=max wiops=max");
         group.bound_operations().expect("allowed");
         assert_eq!(text("io.max"), "8:16 riops=1000 wiops=1000");
-        assert_eq!(text("memory.max"), "5242880");
+        assert_eq!(text("memory.max"), "6291456");
         fs::write(own.join("memory.peak"), "4000000\n").expect("file");
         fs::write(own.join("memory.events"), "oom 3\noom_kill 1\n").expect("file");
         let found = group.memory_use().expect("bounded");
         assert_eq!((found.peak_bytes, found.killed), (Some(4_000_000), true));
+        assert_eq!(
+            (found.limit_bytes, found.laboratory_bytes),
+            (5 << 20, 1 << 20)
+        );
     }
 
     #[test]
@@ -359,23 +378,30 @@ mod tests {
             "blkio.throttle.read_iops_device",
             "blkio.throttle.write_iops_device",
         ];
-        let (_memory, in_memory, _) = pretended(Version::One, &memory);
+        let (_memory, in_memory, own_memory) = pretended(Version::One, &memory);
         let (_io, in_io, own) = pretended(Version::One, &io);
         let bounds = Bounds(vec![
             (in_memory, Bound::Memory(5 << 20)),
             (in_io, Bound::Operations(DEVICE, 10_000)),
         ]);
-        let group = bounds.group(1).expect("allowed").expect("a group");
+        let group = bounds.group(1, 1 << 20).expect("allowed").expect("a group");
         assert_eq!(group.members.len(), 2);
         for file in io {
             assert_eq!(read(&own.join(file)).expect("file"), "8:16 10000");
         }
+        let limit = read(&own_memory.join("memory.limit_in_bytes")).expect("file");
+        assert_eq!(limit, "6291456");
         assert!(group.memory_use().is_some());
         group.lift_operations();
         for file in io {
             assert_eq!(read(&own.join(file)).expect("file"), "8:16 0");
         }
         assert!(!own.join("io.max").exists());
-        assert!(Bounds::default().group(1).expect("nothing to do").is_none());
+        assert!(
+            Bounds::default()
+                .group(1, 0)
+                .expect("nothing to do")
+                .is_none()
+        );
     }
 }

@@ -86,7 +86,11 @@ impl Runner<'_> {
             ));
             return Ok(());
         }
-        let found = split::calibration(&trial.phases, overrides);
+        let mut found = split::calibration(&trial.phases, overrides);
+        let rows = catalog::workload(&self.suite.workload, &spec.settings, spec.seed)?;
+        found.laboratory_bytes = found
+            .laboratory_bytes
+            .map(|bytes| bytes.saturating_sub(rows.memory_bytes()));
         if key.is_empty() {
             self.result.calibration = Some(found)
         } else {

@@ -163,10 +163,12 @@ impl Runner<'_> {
             trial.configuration.insert("profile".to_string(), words);
         }
         if let Some(memory) = &memory {
-            let limit = memory.limit_bytes.to_string();
-            trial
-                .configuration
-                .insert("memory_limit_bytes".to_string(), limit);
+            let values = [
+                ("memory_limit_bytes", memory.limit_bytes),
+                ("laboratory_bytes_above_the_limit", memory.laboratory_bytes),
+            ];
+            let values = values.map(|(name, bytes)| (name.to_string(), bytes.to_string()));
+            trial.configuration.extend(values);
         }
         let too_little = memory.as_ref().is_some_and(|memory| memory.killed);
         trial.memory = memory;

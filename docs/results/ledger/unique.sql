@@ -1,0 +1,1 @@
+SET GLOBAL unique_checks=0;
