@@ -236,10 +236,6 @@ static ENGINES: [EngineEntry; 12] = [
                 name: "zlib",
                 description: "tuned, pages compressed with zlib instead of zstd",
             },
-            Variant {
-                name: "lsm",
-                description: "tuned, the library's LSM trees instead of B-trees",
-            },
         ],
         description: "MongoDB's engine as a library: B-trees, snapshot isolation",
         is_server: false,

@@ -31,7 +31,7 @@ use crate::periodic::{Periodic, SYNC_INTERVAL};
 use library::{Connection, CursorIndex, Session};
 use options::Tuning;
 
-/// WiredTiger as an engine. Variants: none, `default`, `lsm`, `zlib`.
+/// WiredTiger as an engine. Variants: none, `default`, `zlib`.
 pub type WiredTiger = Embedded<WiredTigerMaps>;
 
 /// Open WiredTiger database with one table for each map.
@@ -139,10 +139,7 @@ impl Backend for WiredTigerMaps {
     }
 
     fn is_data_file(file_name: &str) -> bool {
-        // An LSM tree has its chunks and filters in files of their own.
-        [".wt", ".lsm", ".bf"]
-            .iter()
-            .any(|ending| file_name.ends_with(ending))
+        file_name.ends_with(".wt")
     }
 
     fn close(self) -> Result<()> {

@@ -21,8 +21,6 @@ const CACHE_BYTES_MIN: u64 = 1 << 20;
 pub(super) struct Tuning {
     /// `true` for the tuned values, `false` for the library's defaults.
     tuned: bool,
-    /// `true` for LSM trees, `false` for B-trees.
-    lsm: bool,
     cache_bytes: u64,
     clients: usize,
     durability: Durability,
@@ -62,12 +60,12 @@ impl Tuning {
     pub(super) fn of(config: &OpenConfig) -> Result<Tuning> {
         let variant = config.variant.as_deref();
         let compressor = match variant {
-            None | Some("lsm") => Compressor::Zstd,
+            None => Compressor::Zstd,
             Some("zlib") => Compressor::Zlib,
             Some("default") => Compressor::None,
             Some(other) => {
                 return Err(EngineError::Unsupported(format!(
-                    "wiredtiger has no variant `{other}`; it has: default, lsm, zlib"
+                    "wiredtiger has no variant `{other}`; it has: default, zlib"
                 )));
             }
         };
@@ -81,7 +79,6 @@ impl Tuning {
         let mut settings = Settings::of("wiredtiger", config);
         let tuning = Tuning {
             tuned,
-            lsm: variant == Some("lsm"),
             cache_bytes: config.cache_bytes,
             clients: config.clients,
             durability: config.durability,
@@ -175,9 +172,6 @@ impl Tuning {
             Compressor::Zlib => parts.push("block_compressor=zlib".to_string()),
             Compressor::Zstd => parts.push("block_compressor=zstd".to_string()),
         }
-        if self.lsm {
-            parts.push("type=lsm".to_string());
-        }
         if self.prefix_compression && map.scan_prefix_bytes.is_some() {
             parts.push("prefix_compression=true".to_string());
         }
@@ -193,10 +187,6 @@ impl Tuning {
         c.given("log", self.log());
         c.given("direct_io", self.direct_io);
         c.given("leaf_page_max", self.leaf_page_bytes);
-        if self.lsm {
-            let lsm = "LSM trees with the library's settings: chunks of 10 MB, Bloom filters";
-            c.given("tables", lsm);
-        }
         c.tuned(
             "checkpoint_seconds",
             self.checkpoint_seconds,

@@ -29,11 +29,6 @@ fn wiredtiger_with_zlib_behaves_as_an_ordered_map() {
     variant_behaves_as_an_ordered_map("zlib", Durability::Buffered);
 }
 
-#[test]
-fn lsm_trees_of_wiredtiger_behave_as_an_ordered_map() {
-    variant_behaves_as_an_ordered_map("lsm", Durability::Buffered);
-}
-
 fn variant_behaves_as_an_ordered_map(variant: &str, durability: Durability) {
     let root = tempfile::tempdir().unwrap();
     conformance::key_value(root.path(), &|dir| {
