@@ -125,6 +125,18 @@ fn open(
     Ok((db, k))
 }
 
+/// Opens a database like [`open`] and settles it.
+fn settled(
+    dir: &Path,
+    memory_bytes: usize,
+    rows: u64,
+    value_bytes: usize,
+) -> Result<(Database, Keyspace), Box<dyn Error>> {
+    let (db, k) = open(dir, memory_bytes, rows, value_bytes)?;
+    db.settle()?;
+    Ok((db, k))
+}
+
 /// Returns a value that no codec makes smaller.
 fn value(n: u64) -> [u8; VALUE_BYTES] {
     let mut state = n;
@@ -184,14 +196,12 @@ fn gets(db: Database, k: Keyspace, rows: u64, odd: u64) -> Vec<Operation> {
 }
 
 fn get_short(dir: &Path) -> Prepared {
-    let (db, k) = open(dir, 64 << 20, ROWS, VALUE_BYTES / 2)?;
-    db.settle()?;
+    let (db, k) = settled(dir, 64 << 20, ROWS, VALUE_BYTES / 2)?;
     Ok(gets(db, k, ROWS, 0))
 }
 
 fn get_cached(dir: &Path) -> Prepared {
-    let (db, k) = open(dir, 64 << 20, ROWS, VALUE_BYTES)?;
-    db.settle()?;
+    let (db, k) = settled(dir, 64 << 20, ROWS, VALUE_BYTES)?;
     Ok(gets(db, k, ROWS, 0))
 }
 
@@ -201,21 +211,18 @@ fn get_in_memtable(dir: &Path) -> Prepared {
 }
 
 fn get_absent(dir: &Path) -> Prepared {
-    let (db, k) = open(dir, 64 << 20, ROWS, VALUE_BYTES)?;
-    db.settle()?;
+    let (db, k) = settled(dir, 64 << 20, ROWS, VALUE_BYTES)?;
     Ok(gets(db, k, ROWS, 1))
 }
 
 fn get_missed(dir: &Path) -> Prepared {
     let rows = 8 * ROWS;
-    let (db, k) = open(dir, 8 << 20, rows, VALUE_BYTES)?;
-    db.settle()?;
+    let (db, k) = settled(dir, 8 << 20, rows, VALUE_BYTES)?;
     Ok(gets(db, k, rows, 0))
 }
 
 fn scan_step(dir: &Path) -> Prepared {
-    let (db, k) = open(dir, 64 << 20, ROWS, VALUE_BYTES)?;
-    db.settle()?;
+    let (db, k) = settled(dir, 64 << 20, ROWS, VALUE_BYTES)?;
     let held = Arc::new(db);
     Ok(for_all(move |_| {
         let held = Arc::clone(&held);
@@ -229,8 +236,7 @@ fn scan_step(dir: &Path) -> Prepared {
 }
 
 fn scan_of_10(dir: &Path) -> Prepared {
-    let (db, k) = open(dir, 64 << 20, ROWS, VALUE_BYTES)?;
-    db.settle()?;
+    let (db, k) = settled(dir, 64 << 20, ROWS, VALUE_BYTES)?;
     let held = Arc::new(db);
     Ok(for_all(move |client| {
         let (held, k, mut numbers) = (Arc::clone(&held), k.clone(), Numbers::of(client));
@@ -279,8 +285,7 @@ fn transaction(dir: &Path) -> Prepared {
 static SHARED: AtomicU64 = AtomicU64::new(0);
 
 fn planted(dir: &Path) -> Prepared {
-    let (db, k) = open(dir, 64 << 20, ROWS, VALUE_BYTES)?;
-    db.settle()?;
+    let (db, k) = settled(dir, 64 << 20, ROWS, VALUE_BYTES)?;
     let held = Arc::new(db);
     Ok(for_all(move |client| {
         let (held, k, mut numbers) = (Arc::clone(&held), k.clone(), Numbers::of(client));

@@ -4,7 +4,7 @@
 //! transactions take as much as they need. All of it is charged (see [`crate::memory`]), and the
 //! cache has the rest at each moment, so that the sum stays constant. A thread that takes memory
 //! seldom waits for the cache to shrink: background threads trim it. A commit evicts blocks only
-//! if the trimming has fallen far behind.
+//! when the cache is well over its share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

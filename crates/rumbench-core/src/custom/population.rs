@@ -47,13 +47,6 @@ pub struct Population {
     failures: AtomicU64,
 }
 
-impl Population {
-    /// Returns the memory of the states of so many rows in bytes.
-    pub fn memory_bytes(rows: u64) -> u64 {
-        rows.div_ceil(WORD_ROWS) * size_of::<u64>() as u64
-    }
-}
-
 impl Default for Population {
     fn default() -> Population {
         Population {
@@ -68,6 +61,11 @@ impl Default for Population {
 }
 
 impl Population {
+    /// Returns the memory of the states of so many rows in bytes.
+    pub fn memory_bytes(rows: u64) -> u64 {
+        rows.div_ceil(WORD_ROWS) * size_of::<u64>() as u64
+    }
+
     /// Returns the word with a row's state, and allocates its chunk on first use.
     ///
     /// # Panics
