@@ -17,11 +17,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unwind.h>
 
 #define LINE_BITS 6
 #define LINES (1u << 22)
 #define PLACES (1u << 21)
 #define OTHERS 31
+#define STACK_MAX 64
 
 struct line {
     uintptr_t number;  /* address / 64; 0: the entry is free */
@@ -35,6 +37,8 @@ struct place {
     const void *code;
     uint64_t read_moves, write_moves;
     bool writes, is_used;
+    /* Return addresses at the first move, innermost first, up to a NULL; NULL without a move. */
+    const void **stack;
 };
 
 static struct line *lines;
@@ -105,6 +109,37 @@ place_of(uintptr_t line, const void *code)
     return (NULL);
 }
 
+struct walk {
+    const void **stack;
+    size_t length;
+};
+
+static _Unwind_Reason_Code
+add_frame(struct _Unwind_Context *context, void *argument)
+{
+    struct walk *walk = argument;
+    const void *code = (const void *)_Unwind_GetIP(context);
+    if (code == NULL || walk->length == STACK_MAX)
+        return (_URC_END_OF_STACK);
+    walk->stack[walk->length++] = code;
+    return (_URC_NO_REASON);
+}
+
+/* Returns the return addresses of the calling thread, ended by a NULL. Never freed: there is one
+ * for each place that has moves. */
+static const void **
+stack_now(void)
+{
+    const void *stack[STACK_MAX];
+    struct walk walk = {.stack = stack, .length = 0};
+    _Unwind_Backtrace(add_frame, &walk);
+    const void **copy = calloc(walk.length + 1, sizeof(void *));
+    if (copy == NULL)
+        full("memory");
+    memcpy(copy, stack, walk.length * sizeof(void *));
+    return (copy);
+}
+
 static void
 touch_line(uintptr_t number, bool write, const void *code)
 {
@@ -122,6 +157,8 @@ touch_line(uintptr_t number, bool write, const void *code)
     if (counting) {
         struct place *place = place_of(number, code);
         place->writes |= write;
+        if (moves && place->stack == NULL)
+            place->stack = stack_now();
         if (moves && write)
             place->write_moves++;
         else if (moves)

@@ -18,6 +18,9 @@ struct Place {
     write_moves: u64,
     writes: bool,
     is_used: bool,
+    /// Return addresses of the first move, innermost first, up to a null pointer; null if there was
+    /// no move.
+    stack: *const *const c_void,
 }
 
 unsafe extern "C" {
@@ -38,8 +41,15 @@ pub struct Accesses {
     pub writes: bool,
 }
 
-/// Functions that accessed a line, by name.
+/// Functions that accessed a line, by name; with [`LEADER`] at the end if the leader of a group of
+/// commits did.
 pub type Line = BTreeMap<String, Accesses>;
+
+/// End of the name of a function that a leader ran for its group.
+pub const LEADER: &str = " (leader)";
+
+/// Part of the name of the function that is a leader's work for its group.
+const LEADS: &str = "CommitPipeline::lead";
 
 /// Forgets the owners of all lines, and tracks them from now on.
 pub fn begin() {
@@ -61,13 +71,16 @@ pub fn end() -> Vec<Line> {
     // SAFETY: there are `count` places, and only `begin` changes them, which no thread calls now.
     let places = unsafe { std::slice::from_raw_parts(places, count) };
     let mut names = BTreeMap::new();
+    let mut leads = BTreeMap::new();
     let mut lines: BTreeMap<usize, Line> = BTreeMap::new();
     for place in places.iter().filter(|place| place.is_used) {
         let name = names
             .entry(place.code)
             .or_insert_with(|| name_of(place.code));
+        let is_led = stack(place).any(|code| *leads.entry(code).or_insert_with(|| leads_at(code)));
+        let name = format!("{name}{}", if is_led { LEADER } else { "" });
         let line = lines.entry(place.line).or_default();
-        let accesses = line.entry(name.clone()).or_default();
+        let accesses = line.entry(name).or_default();
         accesses.read_moves += place.read_moves;
         accesses.write_moves += place.write_moves;
         accesses.writes |= place.writes;
@@ -75,14 +88,39 @@ pub fn end() -> Vec<Line> {
     lines.into_values().collect()
 }
 
+/// Returns the return addresses at the first move, innermost first.
+fn stack(place: &Place) -> impl Iterator<Item = *const c_void> {
+    let stack = place.stack;
+    // SAFETY: the array ends with a null pointer, where the iterator ends, and is never freed.
+    let code = move |at: usize| unsafe { *stack.add(at) };
+    let codes = (0..).map(code).take_while(|code| !code.is_null());
+    (!stack.is_null()).then_some(codes).into_iter().flatten()
+}
+
+/// Returns true if the code, or a function into which it is inlined, is a leader's work.
+fn leads_at(code: *const c_void) -> bool {
+    let mut leads = false;
+    resolve(code, |symbol| {
+        leads |= symbol
+            .name()
+            .is_some_and(|name| short(&format!("{name:#}")).contains(LEADS));
+    });
+    leads
+}
+
+/// Calls `see` for the function that contains a call with this return address, and for those into
+/// which it is inlined, innermost first.
+fn resolve(code: *const c_void, see: impl FnMut(&backtrace::Symbol)) {
+    // The return address is the one after the call.
+    backtrace::resolve(code.cast::<u8>().wrapping_sub(1).cast_mut().cast(), see);
+}
+
 /// Returns the name of the innermost function of the engine that contains the code, and of the
 /// library function that is inlined there, if any.
 fn name_of(code: *const c_void) -> String {
     let mut outer = None;
     let mut inner: Option<String> = None;
-    // The return address is the one after the call.
-    let call = code.cast::<u8>().wrapping_sub(1).cast_mut().cast();
-    backtrace::resolve(call, |symbol| {
+    resolve(code, |symbol| {
         if outer.is_some() {
             return;
         }
@@ -175,5 +213,7 @@ mod tests {
     fn names_have_no_generic_arguments() {
         assert_eq!(short("a::b<c::d<e>>::f::{{closure}}"), "a::b::f");
         assert_eq!(short("<a::B<c> as d::E>::f"), "a::B::f");
+        let lead = short("<alluvium::commit::pipeline::CommitPipeline>::lead::{closure#0}");
+        assert!(lead.contains(LEADS), "{lead}");
     }
 }

@@ -259,7 +259,7 @@ fn options_of(shared: &Shared, marker: &DdlMarker<'_>) -> Result<Option<Keyspace
     }
     let catalog = shared.core.catalog.read();
     let tree = catalog.values().find(|tree| tree.id == marker.keyspace);
-    Ok(tree.map(|tree| (*tree.options()).clone()))
+    Ok(tree.map(|tree| KeyspaceOptions::clone(&tree.options())))
 }
 
 /// Finds a dropped keyspace through the marker of its drop, searching from record `from` on.

@@ -51,6 +51,24 @@ pub(crate) struct Op<'a> {
     pub value: &'a [u8],
 }
 
+impl Op<'_> {
+    /// Returns true if the operation is a range delete that covers this row.
+    pub fn deletes_range_of(&self, keyspace: KeyspaceId, key: &[u8]) -> bool {
+        let is_inside = self.key <= key && key < self.value;
+        self.kind == ValueKind::RangeDelete && self.keyspace == keyspace && is_inside
+    }
+}
+
+/// Most bytes of an operation besides key and value: its kind and three varints.
+const OP_BYTES_MAX: usize = 16;
+
+/// Encodes the payload of a commit of one operation.
+pub(crate) fn encode_one(op: &Op<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(OP_BYTES_MAX + op.key.len() + op.value.len());
+    encode_op(&mut out, op);
+    out
+}
+
 /// Appends one operation to a payload.
 pub(crate) fn encode_op(out: &mut Vec<u8>, op: &Op<'_>) {
     out.push(op.kind as u8);

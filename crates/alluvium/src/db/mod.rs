@@ -40,7 +40,7 @@ pub use stored_time::{set_stored_time, set_stored_time_on};
 use crate::base::{SeqNo, ValueKind};
 use crate::commit::env::CommitEnv;
 use crate::commit::log::Log;
-use crate::commit::payload::encode_payload;
+use crate::commit::payload::{Ops, encode_payload};
 use crate::db::shared::Shared;
 use crate::error::{Error, Result};
 use crate::ingest::{BulkLoad, BulkLoadOptions, Ingest};
@@ -202,14 +202,16 @@ impl Database {
         if writes.is_empty() {
             return self.shared().core.access.check_open();
         }
+        let memory = &self.shared().core.memory;
+        let _charge = memory.charge(Use::Commits, writes.allocated_bytes());
+        self.commit_payload(encode_payload(writes), options)
+    }
+
+    /// Commits operations as [`encode_payload`] encodes them.
+    pub(crate) fn commit_payload(&self, payload: Vec<u8>, options: &WriteOptions) -> Result<()> {
         let shared = self.shared();
         shared.core.access.check_writable()?;
         let durability = shared.core.durability(options.durability)?;
-        let _charge = shared
-            .core
-            .memory
-            .charge(Use::Commits, writes.allocated_bytes());
-        let payload = encode_payload(writes);
         let bytes = payload.len();
         shared.core.memory.check_commit_bytes(bytes)?;
         // Delayed before taking any lock: otherwise other writers would wait for the locks of a
@@ -218,10 +220,10 @@ impl Database {
         if options.untracked {
             shared.commits.commit(payload, durability)?;
         } else {
-            let locks = shared.row_locks.lock_writes(writes)?;
+            let locks = shared.row_locks.lock_writes(&payload)?;
             // Under the locks: no other writer inserts or deletes these keys before the commit.
             let result = self
-                .check_inserts(writes)
+                .check_inserts(&payload)
                 .and_then(|()| shared.commits.commit(payload, durability));
             shared.row_locks.unlock(locks);
             result?;
@@ -230,18 +232,19 @@ impl Database {
     }
 
     /// In debug builds, refuses inserts of keys that exist, unless the batch itself deletes them.
-    fn check_inserts(&self, writes: &WriteSet) -> Result<()> {
+    fn check_inserts(&self, payload: &[u8]) -> Result<()> {
         if !cfg!(debug_assertions) {
             return Ok(());
         }
-        for write in writes.iter().filter(|w| w.kind == ValueKind::Insert) {
-            let hidden = writes.deletes(write.keyspace, write.key);
+        let ops = || Ops::new(payload).flatten();
+        for insert in ops().filter(|op| op.kind == ValueKind::Insert) {
+            let hidden = ops().any(|op| op.deletes_range_of(insert.keyspace, insert.key));
             let tree = {
                 let catalog = self.shared().core.catalog.read();
-                catalog.values().find(|t| t.id == write.keyspace).cloned()
+                catalog.values().find(|t| t.id == insert.keyspace).cloned()
             };
             if let Some(tree) = tree.filter(|_| !hidden) {
-                Keyspace::new(self.clone(), tree).check_insert(write.key, None)?;
+                Keyspace::new(self.clone(), tree).check_insert(insert.key, None)?;
             }
         }
         Ok(())

@@ -5,20 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crossbeam_utils::CachePadded;
+
 use crate::base::KeyspaceId;
 use crate::commit::Log;
 use crate::commit::payload::written_rows;
 use crate::db::core::Core;
 use crate::error::Result;
+use crate::sync::{THREAD_SHARDS, thread_shard};
 use crate::txn::lock_table::{LockHash, LockMode, LockTable, LockWait, TxnId};
-use crate::txn::write_set::WriteSet;
 
-/// Lock table of a database, and the counter that gives each lock owner its id.
+/// Lock table of a database, and the counters that give each lock owner its id.
 pub(crate) struct RowLocks {
     core: Arc<Core>,
     pub table: LockTable,
-    /// Next id of a transaction or batch.
-    next_owner: AtomicU64,
+    /// Number of ids that each shard of threads gave to transactions and batches: one counter for
+    /// all would move from core to core at each commit.
+    owners: [CachePadded<AtomicU64>; THREAD_SHARDS],
 }
 
 /// Row locks held during one commit.
@@ -32,20 +35,23 @@ impl RowLocks {
         RowLocks {
             core,
             table: LockTable::new(crate::version::random_uid()),
-            next_owner: AtomicU64::new(1),
+            owners: Default::default(),
         }
     }
 
     /// Returns an id for a new owner of locks.
     pub fn next_owner(&self) -> TxnId {
+        let shard = thread_shard();
         // Relaxed: only uniqueness matters.
-        TxnId(self.next_owner.fetch_add(1, Ordering::Relaxed))
+        let before = self.owners[shard].fetch_add(1, Ordering::Relaxed);
+        TxnId((before + 1) * THREAD_SHARDS as u64 + shard as u64)
     }
 
-    /// Locks every row of a batch in key order, so that batches never deadlock with each other.
-    pub fn lock_writes(&self, writes: &WriteSet) -> Result<CommitLocks> {
+    /// Locks every row that a payload writes, in key order, so that batches never deadlock with
+    /// each other.
+    pub fn lock_writes(&self, payload: &[u8]) -> Result<CommitLocks> {
         let wait = LockWait::timeout(self.core.options.lock_timeout);
-        self.lock_rows(writes.iter().map(|w| (w.keyspace, w.key)), &wait)
+        self.lock_rows(written_rows(payload), &wait)
     }
 
     /// Locks the rows that an optimistic transaction is about to commit. The caller gives them in

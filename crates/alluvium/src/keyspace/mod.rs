@@ -25,7 +25,7 @@ use std::sync::Arc;
 use alluvium_mem::process::Owned;
 
 use crate::base::{KeyspaceId, SeqNo, ValueKind};
-use crate::commit::payload::{check_range, check_sizes};
+use crate::commit::payload::{Op, check_range, check_sizes, encode_one};
 use crate::compaction::retire::CompactionFilter;
 use crate::db::{Database, WriteOptions};
 use crate::error::{Error, Result};
@@ -327,7 +327,7 @@ impl Keyspace {
     pub fn delete_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
         self.check()?;
         check_range(start, end)?;
-        self.commit_one(|writes| writes.delete_range(self.tree.id, start, end))
+        self.commit_range(|writes| writes.delete_range(self.tree.id, start, end))
     }
 
     /// Removes every key that begins with `prefix`; an empty prefix removes everything. See
@@ -335,7 +335,7 @@ impl Keyspace {
     pub fn delete_prefix(&self, prefix: &[u8]) -> Result<()> {
         self.check()?;
         check_sizes(prefix, &[])?;
-        self.commit_one(|writes| writes.delete_prefix(self.tree.id, prefix))
+        self.commit_range(|writes| writes.delete_prefix(self.tree.id, prefix))
     }
 
     fn write(&self, kind: ValueKind, key: &[u8], value: &[u8], until: Option<u64>) -> Result<()> {
@@ -343,11 +343,17 @@ impl Keyspace {
         let kind = self.written_as(kind);
         let value = self.stored(kind, value, until)?;
         check_sizes(key, &value)?;
-        self.commit_one(|writes| writes.put(self.tree.id, key, kind, &value))
+        let payload = encode_one(&Op {
+            kind,
+            keyspace: self.tree.id,
+            key,
+            value: &value,
+        });
+        self.db.commit_payload(payload, &WriteOptions::default())
     }
 
-    /// Commits one operation with the durability of the database.
-    fn commit_one(&self, add: impl FnOnce(&mut WriteSet)) -> Result<()> {
+    /// Commits the range delete that `add` adds to a set, with the durability of the database.
+    fn commit_range(&self, add: impl FnOnce(&mut WriteSet)) -> Result<()> {
         let mut writes = WriteSet::default();
         add(&mut writes);
         self.db.commit_writes(&writes, &WriteOptions::default())

@@ -93,9 +93,9 @@ impl Tree {
         }
     }
 
-    /// Returns the options for everything built from now on.
-    pub fn options(&self) -> Arc<KeyspaceOptions> {
-        self.options.load_full()
+    /// Returns the options for everything built from now on, for the duration of one call.
+    pub fn options(&self) -> arc_swap::Guard<Arc<KeyspaceOptions>> {
+        self.options.load()
     }
 
     /// Changes the options. The manifest already has them.

@@ -2,8 +2,8 @@
 //!
 //! A lock is named by a 64-bit hash of keyspace and key, seeded anew at each open. Two keys with
 //! the same hash share a lock. This costs waiting and nothing else, because acquisitions are
-//! counted for each owner. The locks live in shards, each a mutex around a map from hash to `Slot`;
-//! a lock without a holder has no slot.
+//! counted for each owner. The locks live in shards, each a mutex around `Locks`; a lock without a
+//! holder has no slot there.
 //!
 //! A request that cannot be granted joins the slot's queue. A release hands the lock over under the
 //! shard's mutex, before it wakes any waiter. So no newcomer can overtake the queue and no wake-up
@@ -24,13 +24,11 @@
 //! timeout only.
 
 mod deadlock;
+mod locks;
 mod slot;
 mod wait;
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fmt;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +43,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 use deadlock::{Detector, Verdict};
+use locks::Locks;
 use slot::{Request, Slot};
 pub use wait::{LockCancel, LockWait};
 use wait::{Waiter, Woken};
@@ -118,7 +117,7 @@ impl LockFailure {
     }
 }
 
-type Shard = Mutex<HashMap<u64, Slot, BuildHasherDefault<Identity>>>;
+type Shard = Mutex<Locks>;
 
 /// Row locks of one database.
 pub struct LockTable {
@@ -169,12 +168,9 @@ impl LockTable {
     ) -> Result<Granted, LockFailure> {
         let (waiter, holders) = {
             let mut shard = self.shard(hash).lock();
-            let slot = match shard.entry(hash.0) {
-                Entry::Vacant(entry) => {
-                    entry.insert(Slot::new(owner, mode));
-                    return Ok(Granted::New);
-                }
-                Entry::Occupied(entry) => entry.into_mut(),
+            let Some(slot) = shard.get_mut(hash) else {
+                shard.insert(hash, Slot::new(owner, mode));
+                return Ok(Granted::New);
             };
             let request = match slot.request(owner, mode) {
                 Ok(granted) => return Ok(granted),
@@ -212,7 +208,7 @@ impl LockTable {
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for shard in &self.shards {
-            for slot in shard.lock().values() {
+            for slot in shard.lock().slots() {
                 slot.queue().iter().for_each(|waiter| waiter.close());
             }
         }
@@ -222,14 +218,14 @@ impl LockTable {
     #[cfg(test)]
     pub fn holders(&self, hash: LockHash) -> Vec<TxnId> {
         let shard = self.shard(hash).lock();
-        shard.get(&hash.0).map(Slot::holders).unwrap_or_default()
+        shard.get(hash).map(Slot::holders).unwrap_or_default()
     }
 
     /// Returns the number of requests that wait for the lock.
     #[cfg(test)]
     pub fn waiters(&self, hash: LockHash) -> usize {
         let shard = self.shard(hash).lock();
-        shard.get(&hash.0).map_or(0, |slot| slot.queue().len())
+        shard.get(hash).map_or(0, |slot| slot.queue().len())
     }
 
     /// Returns the number of held locks. The shards are counted one after another.
@@ -238,7 +234,7 @@ impl LockTable {
     }
 
     fn shard(&self, hash: LockHash) -> &Shard {
-        // The map uses the lowest and the highest bits; these are others.
+        // A map of a shard uses the lowest and the highest bits; these are others.
         let index = (hash.0 >> 32) as usize % self.shards.len();
         &self.shards[index]
     }
@@ -303,14 +299,13 @@ impl LockTable {
     /// unused slot.
     fn release(&self, hash: LockHash, change: impl FnOnce(&mut Slot)) {
         let mut shard = self.shard(hash).lock();
-        let Entry::Occupied(mut entry) = shard.entry(hash.0) else {
+        let Some(slot) = shard.get_mut(hash) else {
             return;
         };
-        let slot = entry.get_mut();
         change(slot);
         let granted = slot.promote();
         if slot.is_unused() {
-            entry.remove();
+            shard.remove(hash);
         }
         drop(shard);
         for waiter in granted {
@@ -324,24 +319,6 @@ impl fmt::Debug for LockTable {
         f.debug_struct("LockTable")
             .field("locks_held", &self.locks_held())
             .finish_non_exhaustive()
-    }
-}
-
-/// Hasher that returns its input unchanged. The input is already a good hash, or a small counter.
-#[derive(Debug, Default)]
-struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only u64 keys are hashed this way");
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
     }
 }
 

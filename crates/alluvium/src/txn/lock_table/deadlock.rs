@@ -18,12 +18,11 @@
 //! a timeout or a cancellation during the walk. A request about to be granted can then become a
 //! victim.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
+use super::locks::ByNumber;
 use super::wait::Waiter;
-use super::{Identity, LockTable, TxnId};
+use super::{LockTable, TxnId};
 use crate::sync::Mutex;
 
 /// Waits under way, by owner.
@@ -32,8 +31,7 @@ pub(super) struct Detector {
     waits: Mutex<Waits>,
 }
 
-type ById<T> = HashMap<u64, T, BuildHasherDefault<Identity>>;
-type Waits = ById<Arc<Waiter>>;
+type Waits = ByNumber<Arc<Waiter>>;
 
 /// Result of the check of a new wait.
 pub(super) enum Verdict {
@@ -81,7 +79,7 @@ impl Detector {
 /// visited once.
 fn find_cycle(table: &LockTable, waits: &Waits, start: &Arc<Waiter>) -> Option<Vec<TxnId>> {
     let requester = start.request.owner;
-    let mut reached_from: ById<TxnId> = ById::default();
+    let mut reached_from: ByNumber<TxnId> = ByNumber::default();
     let mut visit = vec![Arc::clone(start)];
     let mut next = 0;
     while let Some(waiter) = visit.get(next).map(Arc::clone) {
@@ -104,7 +102,7 @@ fn find_cycle(table: &LockTable, waits: &Waits, start: &Arc<Waiter>) -> Option<V
 /// Reads from one shard the holders that a waiter waits for: none if it no longer waits.
 fn blockers(table: &LockTable, waiter: &Arc<Waiter>) -> Vec<TxnId> {
     let shard = table.shard(waiter.hash).lock();
-    match shard.get(&waiter.hash.0) {
+    match shard.get(waiter.hash) {
         Some(slot) if slot.queue().iter().any(|w| Arc::ptr_eq(w, waiter)) => {
             slot.holders_but(waiter.request.owner)
         }
@@ -113,7 +111,7 @@ fn blockers(table: &LockTable, waiter: &Arc<Waiter>) -> Vec<TxnId> {
 }
 
 /// Returns the owners from the requester to the last owner, which waits for the requester.
-fn path(reached_from: &ById<TxnId>, requester: TxnId, last: TxnId) -> Vec<TxnId> {
+fn path(reached_from: &ByNumber<TxnId>, requester: TxnId, last: TxnId) -> Vec<TxnId> {
     let mut cycle = vec![last];
     let mut at = last;
     // Each step goes back to an owner visited earlier, so this ends at the requester.
