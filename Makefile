@@ -75,8 +75,9 @@ sim: ## simulate on all cores: SEEDS seeds or SECONDS (60), SIZE small or long, 
 	  --jobs $(JOBS) --failures '$(FAILURES)' $(if $(SEEDS),--seeds $(SEEDS),--seconds $(SECONDS)) \
 	  $(if $(FROM),--from $(FROM)) $(if $(filter long,$(SIZE)),--long)
 
-planted: ## check that the engine's tests, then the simulator, find planted mistakes
+planted: ## check that the tests of engine and laboratory, and the simulator, find planted mistakes
 	CARGO_TARGET_DIR='$(CACHE)' crates/alluvium/tests/planted/run.sh
+	CARGO_TARGET_DIR='$(CACHE)' crates/rumbench/tests/planted/run.sh
 	CARGO_TARGET_DIR='$(CACHE)' crates/alluvium-sim/planted/run.sh
 
 bench-rocksdb: ## run bench with RocksDB too (built once, 11 min; needs a C++ compiler and libclang)

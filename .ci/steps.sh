@@ -122,7 +122,7 @@ step_tidy() {
     cargo xtask ledger --check
     cargo xtask history --check
     # `make planted` takes too long for each run; this only checks that its patches still apply.
-    git apply --check crates/alluvium/tests/planted/mistakes.patch crates/alluvium-sim/planted/mistakes.patch
+    git apply --check crates/*/tests/planted/mistakes.patch crates/alluvium-sim/planted/mistakes.patch
 }
 
 step_formats() { cargo xtask formats; }

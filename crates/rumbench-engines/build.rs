@@ -39,8 +39,10 @@ fn wiredtiger() {
         folder.join("lib").display()
     );
     println!("cargo::rustc-link-lib=static=wiredtiger");
+    println!("cargo::rustc-link-lib=static=snappy");
     // Part of newer C libraries, separate libraries with older ones.
-    for library in ["pthread", "dl"] {
+    // Snappy is C++.
+    for library in ["pthread", "dl", "stdc++"] {
         println!("cargo::rustc-link-lib={library}");
     }
 }

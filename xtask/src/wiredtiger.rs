@@ -5,9 +5,11 @@
 //! of the two is missing, pip installs both from the same index into the build's folder; they are
 //! deleted with it. WiredTiger uses the zstd and the zlib of this workspace (`zstd-sys` and
 //! `libz-sys`): the build needs only their headers, because a program with WiredTiger links both.
+//! Its snappy is the one that RocksDB carries (`librocksdb-sys`), compiled here, because a program
+//! with WiredTiger need not have RocksDB.
 //!
-//! The cache keeps the static library and the header; see `cached`. The command prints the variable
-//! that the build script of `rumbench-engines` reads.
+//! The cache keeps the static libraries and the header; see `cached`. The command prints the
+//! variable that the build script of `rumbench-engines` reads.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,11 +25,18 @@ use crate::licenses::{cargo_metadata, host_platform};
 const VERSION: &str = "11.3.1";
 const SHA256: &str = "95052d1b6fc06921dd617aafa1ba2a773d8dbbbf2eb74f77147290a630e598d0";
 
-const FILES: [&str; 2] = ["lib/libwiredtiger.a", "include/wiredtiger.h"];
+const FILES: [&str; 3] = [
+    "lib/libwiredtiger.a",
+    "lib/libsnappy.a",
+    "include/wiredtiger.h",
+];
+
+/// Source files of snappy's library, in its folder.
+const SNAPPY: [&str; 3] = ["snappy.cc", "snappy-sinksource.cc", "snappy-c.cc"];
 
 /// Options of CMake. Warnings are not errors, since newer compilers have new ones; libraries
 /// installed on the machine are not used.
-const OPTIONS: [&str; 15] = [
+const OPTIONS: [&str; 16] = [
     "-DCMAKE_BUILD_TYPE=Release",
     "-DENABLE_STRICT=OFF",
     "-DENABLE_STATIC=ON",
@@ -41,6 +50,7 @@ const OPTIONS: [&str; 15] = [
     "-DENABLE_SNAPPY=OFF",
     "-DENABLE_ZSTD=OFF",
     "-DENABLE_SODIUM=OFF",
+    "-DHAVE_BUILTIN_EXTENSION_SNAPPY=ON",
     "-DHAVE_BUILTIN_EXTENSION_ZLIB=ON",
     "-DHAVE_BUILTIN_EXTENSION_ZSTD=ON",
 ];
@@ -53,13 +63,14 @@ pub fn ensure_built(root: &Path) -> Result<String> {
     let compressors = [
         Compressor::of_metadata(&metadata, "zstd-sys", "ZSTD", "")?,
         Compressor::of_metadata(&metadata, "libz-sys", "Z", "src/zlib")?,
+        Compressor::of_metadata(&metadata, "librocksdb-sys", "SNAPPY", "snappy")?,
     ];
     let options = OPTIONS.join(" ");
     let versions = compressors.each_ref().map(|own| own.version.as_str());
     let depends_on = [&[&host, SHA256, &options], &versions[..]].concat();
     let name = cached::folder_name("wiredtiger", VERSION, &depends_on);
     let folder = cached::ensure(&cached::folder()?, &name, FILES, |project| {
-        build(project, &compressors)
+        build(project, &compressors, &host)
     })?;
     Ok(format!(
         "export WIREDTIGER_DIR={}\n",
@@ -101,7 +112,7 @@ impl Compressor {
     }
 }
 
-fn build(project: &Path, compressors: &[Compressor]) -> Result<[PathBuf; 2]> {
+fn build(project: &Path, compressors: &[Compressor; 3], host: &str) -> Result<[PathBuf; 3]> {
     eprintln!(
         "building WiredTiger {VERSION} in {}: once, some two minutes on two cores",
         project.display()
@@ -130,10 +141,35 @@ fn build(project: &Path, compressors: &[Compressor]) -> Result<[PathBuf; 2]> {
     let mut make = tools.command("ninja");
     make.current_dir(&output).arg("libwiredtiger.a");
     run(&mut make, "WiredTiger was not built")?;
+    let [_, _, snappy] = compressors;
     Ok([
         output.join("libwiredtiger.a"),
+        compile_snappy(&snappy.include, &output, host)?,
         output.join("include/wiredtiger.h"),
     ])
+}
+
+/// Compiles snappy's library from the sources in a folder, and returns its path.
+fn compile_snappy(sources: &Path, output: &Path, host: &str) -> Result<PathBuf> {
+    let mut compiler = cc::Build::new();
+    compiler
+        .cpp(true)
+        .std("c++11")
+        .cargo_metadata(false)
+        .target(host)
+        .host(host)
+        .opt_level(3)
+        .debug(false)
+        .warnings(false)
+        .define("NDEBUG", "1")
+        .include(sources)
+        // The header that snappy's own build would write is in the folder above.
+        .include(sources.join(".."))
+        .files(SNAPPY.map(|file| sources.join(file)))
+        .out_dir(output);
+    let built = compiler.try_compile("snappy");
+    built.context("snappy was not compiled; it needs a C++ compiler (Debian: g++)")?;
+    Ok(output.join("libsnappy.a"))
 }
 
 /// Downloads the source with pip, which checks it, and returns its folder.

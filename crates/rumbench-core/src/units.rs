@@ -72,13 +72,19 @@ pub fn whole_seconds(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Names of settings that are sizes, without the word `bytes`: those of LinkBench's payloads and of
+/// large values.
+const SIZE_SETTINGS: [&str; 4] = ["link_datasize", "node_datasize", "value_min", "value_max"];
+
 /// Returns the value of a setting without its unit if the key says that it is a number of bytes or
-/// seconds: its last part is `bytes` or `seconds`. Other values, and texts that are no size or
-/// time, stay as they are.
+/// seconds: its last part is `bytes` or `seconds`, or it is one of [`SIZE_SETTINGS`]. Other values,
+/// and texts that are no size or time, stay as they are.
 pub fn plain(key: &str, value: &str) -> String {
     let is_of = |last: &str| key.rsplit(['_', '.']).next() == Some(last);
     let number = match () {
-        () if is_of("bytes") => bytes(value.trim()).map(|bytes| bytes.to_string()),
+        () if is_of("bytes") || SIZE_SETTINGS.contains(&key) => {
+            bytes(value.trim()).map(|bytes| bytes.to_string())
+        }
         () if is_of("seconds") => seconds(value.trim()).map(|seconds| seconds.to_string()),
         () => return value.to_string(),
     };
@@ -151,6 +157,8 @@ mod tests {
         assert_eq!(plain("warmup_seconds", "1500ms"), "1.5");
         assert_eq!(plain("alluvium.block_bytes", "4K"), "4096");
         assert_eq!(plain("value_bytes", "100"), "100");
+        assert_eq!(plain("node_datasize", "1K"), "1024");
+        assert_eq!(plain("value_max", "64KiB"), "65536");
         assert_eq!(plain("steps", "10m"), "10m");
         assert_eq!(plain("cache_bytes", "much"), "much");
     }

@@ -233,6 +233,10 @@ static ENGINES: [EngineEntry; 12] = [
                 description: "the library's defaults, only the cache size set",
             },
             Variant {
+                name: "snappy",
+                description: "tuned, pages compressed with snappy instead of zstd",
+            },
+            Variant {
                 name: "zlib",
                 description: "tuned, pages compressed with zlib instead of zstd",
             },
@@ -284,6 +288,10 @@ const ROCKSDB_VARIANTS: &[Variant] = &[
     Variant {
         name: "universal",
         description: "tuned, universal (tiered) compaction",
+    },
+    Variant {
+        name: "snappy",
+        description: "tuned, snappy in all levels, as in published comparisons",
     },
     Variant {
         name: "zlib",

@@ -10,8 +10,8 @@
 # several clients: see crates/alluvium-sim/planted.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../../../.." && pwd)
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}/planted
+# shellcheck source=../../../../.ci/planted.sh
+. "$here/../../../../.ci/planted.sh"
 
 # Name, target of the test (lib or it), name of the test, description of the mistake.
 mistakes=(
@@ -84,32 +84,4 @@ mistakes=(
     "scan-notes-rows-only it in_every_order_phantoms_are_refused_at_serializable_only a scan does not record the empty range that it read"
 )
 
-copy=$CARGO_TARGET_DIR/tree
-rm -rf "$copy"
-mkdir -p "$copy"
-(cd "$root" && git ls-files -z | xargs -0 cp -p --parents -t "$copy")
-cd "$copy"
-patch --quiet --strip=1 <"$here/mistakes.patch"
-
-run() { # target, test, mistake
-    local target=--lib
-    [ "$1" = lib ] || target="--test $1"
-    # shellcheck disable=SC2086
-    PLANTED=$3 timeout 300 cargo test --quiet --locked -p alluvium $target -- "$2" 2>&1
-}
-
-missed=0
-for line in "${mistakes[@]}"; do
-    read -r name where test what <<<"$line"
-    [ "$#" -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
-    if ! said=$(run "$where" "$test" none) || grep -q '^running 0 tests' <<<"$said"; then
-        printf '%-22s its test %s does not pass without the mistake\n%s\n' "$name" "$test" "$said"
-        missed=1
-    elif said=$(run "$where" "$test" "$name"); then
-        printf '%-22s NOT FOUND by %s: %s\n' "$name" "$test" "$what"
-        missed=1
-    else
-        printf '%-22s found by %s\n' "$name" "$test"
-    fi
-done
-exit "$missed"
+find_mistakes "$here/mistakes.patch" "$@"

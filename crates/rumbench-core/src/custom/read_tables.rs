@@ -296,3 +296,37 @@ pub(super) fn column_place(
         section.refuse(name.at, crate::names::unknown(&what, name.value, &known))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::custom::read::definition;
+
+    #[test]
+    fn lengths_of_a_column_may_have_units() {
+        let lengths = |bytes: &str| {
+            let text = format!(
+                r#"
+                [[table]]
+                name = "t"
+                rows = 10
+                [[table.column]]
+                name = "c"
+                type = "bytes"
+                bytes = {bytes}
+                [[phase]]
+                kind = "load"
+                "#
+            );
+            let found = definition("t.toml", &text).map_err(|error| error.to_string())?;
+            match found.tables[0].columns[0].content {
+                Content::Bytes { min, max, .. } => Ok((min, max)),
+                Content::Number { .. } => Err("a number".to_string()),
+            }
+        };
+        assert_eq!(lengths(r#""1K""#), Ok((1024, 1024)));
+        assert_eq!(lengths(r#"{ min = 8, max = "2KiB" }"#), Ok((8, 2048)));
+        let said = lengths(r#"{ min = 8, max = "2Q" }"#).unwrap_err();
+        assert!(said.contains("`max` must be a whole number"), "{said}");
+    }
+}

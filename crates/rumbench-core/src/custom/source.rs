@@ -144,7 +144,13 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Parses a whole number in a range.
+    /// Returns true if a key, or the key whose minimum and maximum this section has, is a number of
+    /// bytes.
+    fn is_size(&self, key: &str) -> bool {
+        key.ends_with("bytes") || self.what == "`bytes`"
+    }
+
+    /// Parses a whole number in a range; a size may have a unit.
     pub(super) fn whole(&self, key: &str, allowed: Range<u64>) -> Result<Option<u64>> {
         let Some(found) = self.find(key) else {
             return Ok(None);
@@ -159,7 +165,7 @@ impl<'a> Section<'a> {
                 let number = u64::from_str_radix(integer.as_str(), integer.radix());
                 (number.ok(), integer.as_str())
             }
-            DeValue::String(size) if key.ends_with("bytes") => (units::bytes(size).ok(), &**size),
+            DeValue::String(size) if self.is_size(key) => (units::bytes(size).ok(), &**size),
             _ => return Err(self.mistyped(key, &wanted, found)),
         };
         match number.filter(|number| allowed.contains(number)) {

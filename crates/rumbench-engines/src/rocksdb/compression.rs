@@ -12,6 +12,7 @@ use crate::settings::Settings;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Profile {
     Tuned,
+    Snappy,
     Zlib,
     Zstd,
     Default,
@@ -37,9 +38,10 @@ impl FromStr for Codec {
         match text {
             "none" => Ok(Codec("none", DBCompressionType::None)),
             "lz4" => Ok(Codec("lz4", DBCompressionType::Lz4)),
+            "snappy" => Ok(Codec("snappy", DBCompressionType::Snappy)),
             "zlib" => Ok(Codec("zlib", DBCompressionType::Zlib)),
             "zstd" => Ok(Codec("zstd", DBCompressionType::Zstd)),
-            _ => Err("must be none, lz4, zlib or zstd, which is then used in all levels"),
+            _ => Err("must be none, lz4, snappy, zlib or zstd, which is then used in all levels"),
         }
     }
 }
@@ -56,9 +58,10 @@ impl Compression {
     }
 
     pub(super) fn apply(self, options: &mut Options) {
-        use DBCompressionType::{Lz4, None, Zlib, Zstd};
+        use DBCompressionType::{Lz4, None, Snappy, Zlib, Zstd};
         let (upper, last) = match self {
             Compression::All(_, of) => (of, of),
+            Compression::Of(Profile::Snappy) => (Snappy, Snappy),
             Compression::Of(Profile::Zlib) => (Lz4, Zlib),
             Compression::Of(Profile::Zstd) => (Zstd, Zstd),
             Compression::Of(_) => (Lz4, Zstd),
@@ -76,6 +79,7 @@ impl Compression {
         const REASON: &str = "cheap where data is rewritten, small where most of it lies";
         let of_profile = match self {
             Compression::All(name, _) => return (format!("{name} in all levels"), "as set"),
+            Compression::Of(Profile::Snappy) => "snappy",
             Compression::Of(Profile::Zlib) => "LZ4, zlib in the last level",
             Compression::Of(Profile::Zstd) => "zstd",
             Compression::Of(Profile::MyRocks) => {

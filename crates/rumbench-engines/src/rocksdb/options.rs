@@ -474,6 +474,7 @@ fn refuse_beside_a_file(config: &OpenConfig) -> Result<()> {
 fn profile(variant: Option<&str>) -> Result<(Profile, Compaction)> {
     let profile = match variant {
         None | Some("leveled" | "universal") => Profile::Tuned,
+        Some("snappy") => Profile::Snappy,
         Some("zlib") => Profile::Zlib,
         Some("zstd") => Profile::Zstd,
         Some("default") => Profile::Default,

@@ -31,7 +31,7 @@ use crate::periodic::{Periodic, SYNC_INTERVAL};
 use library::{Connection, CursorIndex, Session};
 use options::Tuning;
 
-/// WiredTiger as an engine. Variants: none, `default`, `zlib`.
+/// WiredTiger as an engine. Variants: none, `default`, `snappy`, `zlib`.
 pub type WiredTiger = Embedded<WiredTigerMaps>;
 
 /// Open WiredTiger database with one table for each map.

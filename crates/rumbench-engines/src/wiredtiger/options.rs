@@ -38,6 +38,7 @@ pub(super) struct Tuning {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Compressor {
     None,
+    Snappy,
     Zlib,
     Zstd,
 }
@@ -48,9 +49,10 @@ impl std::str::FromStr for Compressor {
     fn from_str(text: &str) -> Result<Compressor, &'static str> {
         match text {
             "none" => Ok(Compressor::None),
+            "snappy" => Ok(Compressor::Snappy),
             "zlib" => Ok(Compressor::Zlib),
             "zstd" => Ok(Compressor::Zstd),
-            _ => Err("must be none, zlib or zstd"),
+            _ => Err("must be none, snappy, zlib or zstd"),
         }
     }
 }
@@ -61,11 +63,12 @@ impl Tuning {
         let variant = config.variant.as_deref();
         let compressor = match variant {
             None => Compressor::Zstd,
+            Some("snappy") => Compressor::Snappy,
             Some("zlib") => Compressor::Zlib,
             Some("default") => Compressor::None,
             Some(other) => {
                 return Err(EngineError::Unsupported(format!(
-                    "wiredtiger has no variant `{other}`; it has: default, zlib"
+                    "wiredtiger has no variant `{other}`; it has: default, snappy, zlib"
                 )));
             }
         };
@@ -169,6 +172,7 @@ impl Tuning {
         ];
         match self.compressor {
             Compressor::None => {}
+            Compressor::Snappy => parts.push("block_compressor=snappy".to_string()),
             Compressor::Zlib => parts.push("block_compressor=zlib".to_string()),
             Compressor::Zstd => parts.push("block_compressor=zstd".to_string()),
         }
@@ -200,6 +204,7 @@ impl Tuning {
     fn describe_tuned(&self, c: &mut Configuration) {
         let compressor = match self.compressor {
             Compressor::None => "none".to_string(),
+            Compressor::Snappy => "snappy".to_string(),
             Compressor::Zlib => "zlib, level 6".to_string(),
             Compressor::Zstd => format!("zstd, level {}", self.zstd_level),
         };

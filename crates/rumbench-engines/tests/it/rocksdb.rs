@@ -23,7 +23,7 @@ fn rocksdb_behaves_as_an_ordered_map() {
 
 #[test]
 fn rocksdb_without_transactions_behaves_as_an_ordered_map() {
-    let variants = ["universal", "zlib", "zstd", "default", "myrocks"];
+    let variants = ["universal", "snappy", "zlib", "zstd", "default", "myrocks"];
     for variant in variants.map(Some).into_iter().chain([None]) {
         let root = tempfile::tempdir().unwrap();
         conformance::key_value_without_transactions(root.path(), &|dir| {
@@ -64,7 +64,7 @@ fn ingesting_a_table_leaves_no_extra_file() {
 
 #[test]
 fn every_variant_of_rocksdb_behaves_as_an_ordered_map() {
-    for variant in ["universal", "zlib", "zstd", "default", "myrocks"] {
+    for variant in ["universal", "snappy", "zlib", "zstd", "default", "myrocks"] {
         let root = tempfile::tempdir().unwrap();
         conformance::key_value(root.path(), &|dir| {
             let mut config = config(dir, Durability::Buffered);
@@ -182,7 +182,7 @@ fn one_codec_for_all_levels_is_a_setting_and_reported() {
     let facts = open(Some("universal"), "zstd").unwrap();
     assert!(facts.configuration["compression"].starts_with("zstd in all levels"));
     let error = open(None, "gzip").map(drop).unwrap_err().to_string();
-    assert!(error.contains("none, lz4, zlib or zstd"), "{error}");
+    assert!(error.contains("none, lz4, snappy, zlib or zstd"), "{error}");
     let error = open(Some("default"), "lz4").map(drop).unwrap_err();
     assert!(
         error.to_string().contains("compresses as the library does"),

@@ -75,8 +75,8 @@ fn of_row(row: &Row<'_>, name: String, test: &str) -> Result<Option<PhaseResult>
         .find_map(|part| part.strip_prefix('t')?.parse().ok());
     phase.clients = threads;
     let us = |column: &str| Ok::<f64, anyhow::Error>(row.number(column)?.unwrap_or(f64::NAN));
-    insert(
-        &mut phase,
+    phase.latency_us.insert(
+        operation_of(&phase),
         Latency {
             mean: us("usec_op")?,
             p50: us("p50")?,
@@ -105,18 +105,39 @@ fn rated(name: String, per_s: f64) -> PhaseResult {
     phase
 }
 
-fn insert(phase: &mut PhaseResult, latency: Latency) {
+/// Kinds of operations by which db_bench names its histograms: those of our operations that are of
+/// the kind, the first one for a step that has others.
+const KINDS: &[(&str, &[&str])] = &[
+    ("read", &["GET", "MULTIGET"]),
+    ("write", &["PUT", "LOAD"]),
+    ("delete", &["DELETE"]),
+    ("seek", &["SCAN", "SCAN_REVERSE"]),
+];
+
+/// Returns the name of a step's operation.
+fn operation_of(phase: &PhaseResult) -> String {
     let base = phase.base_name();
     let known = OPERATIONS.iter().find(|(step, _)| base.starts_with(step));
-    let name = known.map_or(base.to_uppercase(), |(_, operation)| {
+    known.map_or(base.to_uppercase(), |(_, operation)| {
         (*operation).to_string()
-    });
-    phase.latency_us.insert(name, latency);
+    })
+}
+
+/// Returns the name of the operation whose histogram follows a line `Microseconds per KIND:`. A
+/// step with writers next to its readers has one for each.
+fn operation_of_kind(phase: &PhaseResult, kind: &str) -> String {
+    let own = operation_of(phase);
+    match KINDS.iter().find(|(name, _)| *name == kind) {
+        Some((_, all)) if !all.contains(&own.as_str()) => all[0].to_string(),
+        _ => own,
+    }
 }
 
 /// Parses the output of db_bench: a line for each benchmark, followed by response times with
 /// `--histogram`.
 fn of_output(source: &Source, found: &mut Found) -> Result<()> {
+    // Kind of the histogram that follows.
+    let mut kind = "";
     for (place, line) in (1..).zip(source.text.lines()) {
         let Some((name, rest)) = line.split_once(':') else {
             continue;
@@ -138,13 +159,17 @@ fn of_output(source: &Source, found: &mut Found) -> Result<()> {
             }
             "Count" | "Min" | "Percentiles" => {
                 if let Some(phase) = found.phases.last_mut() {
-                    of_histogram(&words, phase)?;
+                    of_histogram(&words, phase, kind)?;
                 }
+            }
+            _ if name.starts_with("Microseconds per ") => {
+                kind = name.rsplit(' ').next().unwrap_or_default();
             }
             _ if rest.contains("micros/op") && !name.contains(' ') => {
                 let step = source.step.as_deref().unwrap_or(name);
                 let name = numbered(&found.phases, step);
                 found.phases.push(of_line(&words, name)?);
+                kind = "";
             }
             _ => {}
         }
@@ -190,7 +215,7 @@ impl Words<'_> {
 /// versions have no seconds and operations.
 fn of_line(words: &Words<'_>, name: String) -> Result<PhaseResult> {
     let Some(per_s) = words.before("ops/sec")? else {
-        let why = "no rate in ops/sec: the line is cut short";
+        let why = "no rate in ops/sec: the line is cut short, or of LevelDB's db_bench, which prints none";
         return Err(words.source.refused_at(words.line, why));
     };
     let mut phase = rated(name, per_s);
@@ -213,14 +238,15 @@ fn of_line(words: &Words<'_>, name: String) -> Result<PhaseResult> {
 
 /// Parses one line of a histogram: `Count: N Average: A ...`, `Min: .. Median: .. Max: M`,
 /// `Percentiles: P50: .. P99: ..`.
-fn of_histogram(words: &Words<'_>, phase: &mut PhaseResult) -> Result<()> {
-    if phase.latency_us.is_empty() {
-        insert(phase, unknown_latency());
-    }
-    let Some(latency) = phase.latency_us.values_mut().next() else {
-        return Ok(());
-    };
+fn of_histogram(words: &Words<'_>, phase: &mut PhaseResult, kind: &str) -> Result<()> {
+    let name = operation_of_kind(phase, kind);
+    let entry = phase.latency_us.entry(name.clone());
+    let latency = entry.or_insert_with(unknown_latency);
     if let Some(count) = words.after("Count:")? {
+        if latency.count > 0 {
+            let why = format!("a second histogram of {name} in one step");
+            return Err(words.source.refused_at(words.line, &why));
+        }
         latency.count = count as u64;
     }
     for (name, figure) in [

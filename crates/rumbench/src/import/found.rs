@@ -108,6 +108,7 @@ pub fn number(text: &str) -> std::result::Result<Option<f64>, String> {
         return Err(format!("`{text}` has a comma; decimals begin with a point"));
     }
     match text.parse::<f64>() {
+        Ok(value) if value < 0.0 => Err(format!("`{text}` is below zero")),
         Ok(value) if value.is_finite() => Ok(Some(value)),
         Ok(_) => Err(format!("`{text}` is not finite")),
         Err(_) => Err(format!("`{text}` is no number")),

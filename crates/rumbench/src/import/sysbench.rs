@@ -109,16 +109,23 @@ fn of_report(report: &Report<'_>, name: String) -> Result<PhaseResult> {
         let ms = report.value(label)?;
         Ok::<f64, anyhow::Error>(ms.map_or(f64::NAN, |ms| ms * 1e3))
     };
+    let needed = |label: &str| match us(label)? {
+        unknown if unknown.is_nan() => {
+            let why = format!("the report has no line `{label}`: the file is cut short");
+            Err(report.0.refused(&why))
+        }
+        known => Ok(known),
+    };
     let latency = Latency {
         count: phase.operations,
-        mean: us("avg:")?,
+        mean: needed("avg:")?,
         p95: match us("95th percentile:")? {
             // The label of versions up to 0.5.
             unknown if unknown.is_nan() => us("approx.  95 percentile:")?,
             known => known,
         },
         p99: us("99th percentile:")?,
-        max: us("max:")?,
+        max: needed("max:")?,
         ..unknown_latency()
     };
     phase.latency_us.insert("EVENT".to_string(), latency);

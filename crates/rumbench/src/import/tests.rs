@@ -210,7 +210,7 @@ fn what_is_of_no_such_program_is_refused_with_file_and_what_is_expected() {
 /// A report of sysbench with these lines in place of the usual ones.
 fn sysbench_report(time: &str, eps: &str) -> String {
     format!(
-        "sysbench 1.1.0\nThroughput:\n    events/s (eps): {eps}\n    time elapsed: {time}\n    total number of events: 20018\n"
+        "sysbench 1.1.0\nThroughput:\n    events/s (eps): {eps}\n    time elapsed: {time}\n    total number of events: 20018\nLatency (ms):\n    avg: 0.4\n    max: 7.5\n"
     )
 }
 
@@ -250,6 +250,12 @@ fn numbers_that_are_not_finite_are_refused_with_their_line() {
         said.starts_with("qr100.tsv line 2: column qps: `inf`"),
         "{said}"
     );
+    let negative = text("r.tsv", "test\tops_sec\nreadrandom.t1\t-5\n");
+    let said = refusal(Program::DbBench, negative);
+    assert!(
+        said.ends_with("column ops_sec: `-5` is below zero"),
+        "{said}"
+    );
     let unknown = text("r.tsv", "test\tops_sec\tp99\nreadrandom.t1\t5\tna\n");
     let found = read(Program::DbBench, &[unknown], None).unwrap();
     assert!(found[0].phases[0].latency_us["GET"].p99.is_nan());
@@ -280,6 +286,36 @@ fn records_that_were_cut_short_are_refused_with_their_line() {
 }
 
 #[test]
+fn a_report_of_sysbench_without_its_response_times_is_cut_short() {
+    let report = sysbench_report("2.0s", "10000.00");
+    for (end, missing) in [("Latency", "avg:"), ("    max:", "max:")] {
+        let (cut, _) = report.split_once(end).unwrap();
+        let said = refusal(Program::Sysbench, text("scan.txt", cut));
+        let expected = format!("has no line `{missing}`: the file is cut short");
+        assert!(said.contains(&expected), "{said}");
+    }
+}
+
+#[test]
+fn each_kind_of_operation_of_a_db_bench_step_has_its_histogram() {
+    let step = "readwhilewriting : 7.5 micros/op 132728 ops/sec 1.0 seconds 20 operations;\n";
+    let of = |kind: &str, count: u64, max: u64| {
+        format!(
+            "Microseconds per {kind}:\nCount: {count} Average: 1.5 StdDev: 1\nMin: 0 Median: 1 Max: {max}\n"
+        )
+    };
+    let (reads, writes) = (of("read", 15, 9), of("write", 5, 7));
+    let both = text("o.txt", &format!("{step}{writes}{reads}"));
+    let found = read(Program::DbBench, &[both], None).unwrap();
+    let latencies = &found[0].phases[0].latency_us;
+    let figures = |name: &str| (latencies[name].count, latencies[name].max);
+    assert_eq!((figures("GET"), figures("PUT")), ((15, 9.0), (5, 7.0)));
+    let twice = text("o.txt", &format!("{step}{reads}{reads}"));
+    let said = refusal(Program::DbBench, twice);
+    assert_eq!(said, "o.txt line 6: a second histogram of GET in one step");
+}
+
+#[test]
 fn a_second_report_in_a_file_is_refused_with_its_line() {
     let report = sysbench_report("2.0s", "10000.00");
     let said = refusal(
@@ -287,7 +323,7 @@ fn a_second_report_in_a_file_is_refused_with_its_line() {
         text("scan.txt", &format!("{report}{report}")),
     );
     assert!(
-        said.starts_with("scan.txt line 10: a second report"),
+        said.starts_with("scan.txt line 13: a second report"),
         "{said}"
     );
 }

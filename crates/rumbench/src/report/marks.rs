@@ -131,6 +131,7 @@ pub fn judge(trial: &mut TrialResult) {
 pub fn failed(trial: &TrialResult) -> bool {
     [
         "wrong-answer",
+        "contradiction",
         "child-died",
         "out-of-memory",
         "stuck",

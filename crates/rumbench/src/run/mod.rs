@@ -4,11 +4,12 @@
 //!   [`cgroup`], [`profiled`], [`progress`], [`status`], [`search`] for rate searches,
 //!   [`specification`] and [`remainder`] for suites that are resumed.
 //! - The child's side: [`trial`], [`steps`], [`phase`], [`threads`], [`client`], [`pacing`],
-//!   [`sampler`], [`turnover`].
+//!   [`sampler`], [`cross_check`], [`turnover`].
 //! - Both sides: [`protocol`] for their messages, [`split`] for the CPU of a phase.
 
 pub mod cgroup;
 pub mod client;
+pub mod cross_check;
 pub mod follow;
 pub mod host;
 pub mod interrupt;

@@ -9,9 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rumbench_core::engine::{Engine, EngineError};
-use rumbench_core::trial::{Phase, PhaseEnd};
+use rumbench_core::trial::{Background, Phase, PhaseEnd};
 
 use super::client::{ClientReport, Limit};
+use super::cross_check;
 use super::intervals::Intervals;
 use super::pacing::Rate;
 use super::protocol::Emitter;
@@ -65,6 +66,8 @@ pub struct PhaseOutcome {
     pub result: PhaseResult,
     /// Wrong answer of the first client that received one.
     pub wrong: Option<String>,
+    /// Numbers of the laboratory that contradict each other.
+    pub contradictions: Vec<String>,
 }
 
 /// Runs the clients of a phase to their end.
@@ -86,11 +89,7 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
         limit: &limit,
         emitter: context.emitter,
     };
-    let background = phase.background.as_ref().map(|background| BackgroundAsked {
-        operations: background.operations,
-        per_second: background.per_second,
-        rows_per_second: background.rows_per_second,
-    });
+    let background = phase.background.as_ref().map(BackgroundAsked::of);
     let stuck = stuck::limit(context.stuck_after, &phase, rate);
     let ends = threads::run(Threads {
         stuck: stuck.map(|limit| (phase.name.as_str(), limit)),
@@ -133,7 +132,24 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
     let switches = all().map(|end| end.switches).sum();
     fill_resources(&mut result, &before, &after, switches, context.device);
     fill_sizes(&mut result, context, &ends.samples);
-    PhaseOutcome { result, wrong }
+    let contradictions = contradictions(&result, &ends.clients, &limit);
+    PhaseOutcome {
+        result,
+        wrong,
+        contradictions,
+    }
+}
+
+/// Returns the contradictions in the numbers of a phase. A client that panicked leaves nothing to
+/// compare: its counts are lost.
+fn contradictions(result: &PhaseResult, ends: &[ClientOutcome], limit: &Limit) -> Vec<String> {
+    let left: Option<Vec<u64>> = ends.iter().map(|end| end.left_ns).collect();
+    let Some(left) = left else {
+        return Vec::new();
+    };
+    let was_stopped = limit.stop.load(Ordering::Relaxed);
+    let last_s = left.into_iter().max().map(|ns| ns as f64 * 1e-9);
+    cross_check::contradictions(result, last_s.filter(|_| !was_stopped))
 }
 
 fn fill_counts(result: &mut PhaseResult, ends: &[ClientOutcome]) {
@@ -182,6 +198,16 @@ struct BackgroundAsked {
     operations: &'static [&'static str],
     per_second: f64,
     rows_per_second: Option<f64>,
+}
+
+impl BackgroundAsked {
+    fn of(background: &Background) -> BackgroundAsked {
+        BackgroundAsked {
+            operations: background.operations,
+            per_second: background.per_second,
+            rows_per_second: background.rows_per_second,
+        }
+    }
 }
 
 /// Fills in the results of the background clients. Their errors fail the phase like any other, and

@@ -168,6 +168,11 @@ fn run_phase(context: &PhaseContext<'_>, phase: Phase) -> Result<Option<PhaseRes
     emitter.emit(&Event::Phase {
         result: Box::new(result.clone()),
     });
+    for contradiction in outcome.contradictions {
+        emitter.emit(&Event::Mark {
+            mark: format!("contradiction ({}: {contradiction})", result.name),
+        });
+    }
     if let Some(wrong) = outcome.wrong {
         emitter.emit(&Event::Mark {
             mark: format!("wrong-answer ({wrong})"),

@@ -24,6 +24,8 @@ use crate::store::result::Interval;
 pub struct ClientOutcome {
     /// Counts and latencies of the client.
     pub report: ClientReport,
+    /// When it left its loop, in nanoseconds since the start of the phase; `None` if it panicked.
+    pub left_ns: Option<u64>,
     /// CPU of its thread, in nanoseconds.
     pub cpu_ns: u64,
     /// Clock ticks of its thread in user and in system mode.
@@ -233,6 +235,7 @@ fn run_client(
         context.operations,
     );
     let report = client_loop.run(client.as_mut());
+    let left_ns = Some(clock.now_ns());
     let ticks_after = process::thread_ticks();
     ClientOutcome {
         cpu_ns: process::thread_cpu_ns().saturating_sub(cpu),
@@ -242,6 +245,7 @@ fn run_client(
         ),
         switches: process::thread_context_switches(),
         report,
+        left_ns,
     }
 }
 
@@ -263,6 +267,7 @@ fn panicked(operations: usize) -> ClientOutcome {
         cpu_ns: 0,
         ticks: (0, 0),
         switches: 0,
+        left_ns: None,
     }
 }
 

@@ -131,6 +131,24 @@ fn scripted_stall_shows_in_response_times_and_not_in_service_times() {
     assert!(service < response / 4.0, "{service} of {response}");
 }
 
+#[test]
+fn a_phase_of_bursts_is_divided_by_the_time_that_was_asked() {
+    let result = measured(&[
+        "--engine",
+        "null",
+        "--set",
+        "seconds=2",
+        "--set",
+        "rate=2000",
+        "--set",
+        "arrivals=burst",
+    ]);
+    let request = &result["trials"][0]["phases"][1];
+    let number = |name: &str| request[name].as_f64().unwrap();
+    assert!(number("seconds") >= 2.0, "{request}");
+    assert!(number("ops_per_s") <= 2000.0, "{request}");
+}
+
 #[cfg(feature = "sqlite")]
 #[test]
 fn suite_on_sqlite_verifies_its_rows_and_splits_the_cpu() {
