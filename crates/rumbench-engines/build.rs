@@ -40,8 +40,8 @@ fn wiredtiger() {
     );
     println!("cargo::rustc-link-lib=static=wiredtiger");
     println!("cargo::rustc-link-lib=static=snappy");
-    // Part of newer C libraries, separate libraries with older ones.
-    // Snappy is C++.
+    // The first two are part of newer C libraries, and separate libraries with older ones; snappy
+    // is C++.
     for library in ["pthread", "dl", "stdc++"] {
         println!("cargo::rustc-link-lib={library}");
     }

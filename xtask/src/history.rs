@@ -324,7 +324,7 @@ fn output(command: &mut Command) -> Result<String> {
 }
 
 /// Returns the number in a cell, with the change from the commit before if it is marked: more than
-/// [`MARKED`], and more than the counts of one commit differ by (`noise`, a part).
+/// [`MARKED`], and more than the counts of any one commit differ by (`noise`, a part).
 fn cell(now: Option<f64>, before: Option<f64>, digits: usize, noise: f64) -> String {
     let Some(now) = now else {
         return String::new();
@@ -344,7 +344,7 @@ fn page(history: &History) -> String {
          `make history COMMITS=\"..\"` measures commits and writes this page: instructions of an operation counted by Valgrind, CPU and KiB written with the settle, the directory at the end; all with one client, 64 MiB of memory and 50,000 rows before the operations (`crates/alluvium/examples/history.rs`).\n\
          A change of more than 5 % in instructions or bytes from the row above is in bold, unless driver or compiler are other ones.\n\
          The counted puts are few: they have flushes, and next to no compaction.\n\
-         Counts are medians of three; where these differ by more than 5 %, for background work at other moments, the table says it, and marks no smaller change.\n\
+         Counts are medians of three; where these differ by more than 5 %, for background work at other moments, the table shows the difference, and marks only changes of instructions above the largest one of the scene.\n\
          CPU compares only within one run, and its changes are not marked.\n\n\
          ![Instructions of an operation, by commit](history.svg)\n",
     );
@@ -353,6 +353,12 @@ fn page(history: &History) -> String {
             page,
             "\n## {scene}\n\n| commit | run | instructions | KiB written | directory, MiB | CPU, us | |\n|---|---|---|---|---|---|---|\n"
         );
+        // One commit's counts may be alike by chance.
+        let spreads = history
+            .commits
+            .iter()
+            .filter_map(|commit| commit.scenes.get(scene));
+        let noise = spreads.map(|own| own.spread).fold(0.0, f64::max);
         let mut last: Option<(&Commit, &Measured)> = None;
         for commit in &history.commits {
             let Some(now) = commit.scenes.get(scene) else {
@@ -363,7 +369,6 @@ fn page(history: &History) -> String {
             let of = |value: fn(&Measured) -> f64| (Some(value(now)), before.map(value));
             let [written, mib] = [of(|m| m.kb_written), of(|m| m.mib)];
             let instructions = before.and_then(|before| before.instructions);
-            let noise = now.spread.max(before.map_or(0.0, |m| m.spread));
             let mut count = cell(now.instructions, instructions, 0, noise);
             if now.spread > MARKED {
                 let _ = write!(count, ", counts differ by {:.0} %", now.spread * 100.0);

@@ -13,8 +13,7 @@ use crate::model::{CLIENTS, Line};
 pub struct Scene {
     pub name: &'static str,
     pub about: &'static str,
-    /// Most lines that an operation may take from other cores by writing, outside of the commit
-    /// queue; `None` without a bar.
+    /// Most lines that a client itself may take from other cores by writing; `None` without a bar.
     pub writes_max: Option<f64>,
     /// Fills a database in the folder and returns the operation of each client.
     pub prepare: fn(&Path) -> Prepared,

@@ -202,8 +202,10 @@ impl Database {
         if writes.is_empty() {
             return self.shared().core.access.check_open();
         }
-        let memory = &self.shared().core.memory;
-        let _charge = memory.charge(Use::Commits, writes.allocated_bytes());
+        let core = &self.shared().core;
+        // Before the charge, which may lock the cache: a forked child takes no lock.
+        core.access.check_writable()?;
+        let _charge = core.memory.charge(Use::Commits, writes.allocated_bytes());
         self.commit_payload(encode_payload(writes), options)
     }
 
@@ -213,18 +215,22 @@ impl Database {
         shared.core.access.check_writable()?;
         let durability = shared.core.durability(options.durability)?;
         let bytes = payload.len();
+        // While it is delayed or waits for a lock; the commit itself has a charge of its own.
+        let waiting = shared.core.memory.charge(Use::Commits, bytes);
         shared.core.memory.check_commit_bytes(bytes)?;
         // Delayed before taking any lock: otherwise other writers would wait for the locks of a
         // delayed writer.
         shared.core.pay_for(bytes);
         if options.untracked {
+            drop(waiting);
             shared.commits.commit(payload, durability)?;
         } else {
             let locks = shared.row_locks.lock_writes(&payload)?;
             // Under the locks: no other writer inserts or deletes these keys before the commit.
-            let result = self
-                .check_inserts(&payload)
-                .and_then(|()| shared.commits.commit(payload, durability));
+            let result = self.check_inserts(&payload).and_then(|()| {
+                drop(waiting);
+                shared.commits.commit(payload, durability)
+            });
             shared.row_locks.unlock(locks);
             result?;
         }
@@ -237,8 +243,10 @@ impl Database {
             return Ok(());
         }
         let ops = || Ops::new(payload).flatten();
+        // Range deletes are first in a payload.
+        let ranges = || ops().take_while(|op| op.kind == ValueKind::RangeDelete);
         for insert in ops().filter(|op| op.kind == ValueKind::Insert) {
-            let hidden = ops().any(|op| op.deletes_range_of(insert.keyspace, insert.key));
+            let hidden = ranges().any(|op| op.deletes_range_of(insert.keyspace, insert.key));
             let tree = {
                 let catalog = self.shared().core.catalog.read();
                 catalog.values().find(|t| t.id == insert.keyspace).cloned()

@@ -377,7 +377,7 @@ impl WriteSet {
         let entry = u32::try_from(self.entries.len()).expect("fewer than 2^32 keys in a write set");
         self.index
             .insert(position, Probe::new(keyspace, key), entry);
-        // Together: the allocator moves a vector that grows to memory that other threads used.
+        // For both at once: a second growth could move the arena to memory that other threads used.
         self.arena.reserve(key.len() + value.len());
         let key = self.store(key);
         let head = Version {

@@ -5,6 +5,8 @@
 //! reason for their values, because the laboratory's reason would be wrong for a value that the
 //! laboratory did not choose.
 
+use std::path::Path;
+
 use rumbench_core::engine::{EngineError, Result};
 
 /// Reason that a result gives for the values of these lines.
@@ -15,7 +17,8 @@ pub(super) const REASON: &str = "the options file";
 pub(super) struct OwnLines(String);
 
 impl OwnLines {
-    /// Reads the lines of the file; no lines without a file.
+    /// Reads the lines of the file; no lines without a file. The path of an `init_file` begins at
+    /// the folder of the file, because the server runs in its data folder.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -24,12 +27,12 @@ impl OwnLines {
             return Ok(OwnLines::default());
         };
         match std::fs::read_to_string(&file) {
-            Ok(text) => Ok(OwnLines(text)),
+            Ok(text) => Ok(OwnLines(in_folder_of(Path::new(&file), &text))),
             Err(error) => Err(EngineError::failed(format!("cannot read {file}"), error)),
         }
     }
 
-    /// Returns the lines as they are in the file.
+    /// Returns the lines.
     pub(super) fn text(&self) -> &str {
         &self.0
     }
@@ -47,6 +50,23 @@ impl OwnLines {
         });
         names.collect()
     }
+}
+
+/// Returns the lines of a file with the path of an `init_file` as it is in the file's folder.
+fn in_folder_of(file: &Path, text: &str) -> String {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let line = |line: &str| {
+        let path = line.split_once('=').map(|(_, path)| path.trim());
+        match path.filter(|_| name(line.trim()).as_deref() == Some("init_file")) {
+            Some(path) => {
+                let path = folder.join(path);
+                let path = std::path::absolute(&path).unwrap_or(path);
+                format!("init_file={}\n", path.display())
+            }
+            None => format!("{line}\n"),
+        }
+    };
+    text.lines().map(line).collect()
 }
 
 /// Returns true if a MariaDB server reads this section: sections of clients are in the same file.
@@ -75,6 +95,16 @@ mod tests {
             "# pool=1\n\n  Innodb-Buffer_Pool_Size = 1G\nloose-x=1\njit on\nskip-name-resolve\n";
         let expected = ["innodb_buffer_pool_size", "x", "jit", "skip_name_resolve"];
         assert_eq!(OwnLines(lines.to_string()).names(), expected);
+    }
+
+    #[test]
+    fn an_init_file_lies_in_the_folder_of_the_options_file() {
+        let of = |text: &str| in_folder_of(Path::new("/etc/my/a.cnf"), text);
+        assert_eq!(
+            of("[mariadbd]\ninit-file = b.sql\nx=1"),
+            "[mariadbd]\ninit_file=/etc/my/b.sql\nx=1\n"
+        );
+        assert_eq!(of("init_file=/b.sql\n"), "init_file=/b.sql\n");
     }
 
     #[test]

@@ -124,20 +124,27 @@ fn operation_of(phase: &PhaseResult) -> String {
 }
 
 /// Returns the name of the operation whose histogram follows a line `Microseconds per KIND:`. A
-/// step with writers next to its readers has one for each.
+/// step of several kinds has one for each. The first one of a step that is not in [`OPERATIONS`]
+/// has the step's name.
 fn operation_of_kind(phase: &PhaseResult, kind: &str) -> String {
     let own = operation_of(phase);
+    let base = phase.base_name();
+    let is_known = OPERATIONS.iter().any(|(step, _)| base.starts_with(step));
+    if kind == "op" || (!is_known && phase.latency_us.is_empty()) {
+        return own;
+    }
     match KINDS.iter().find(|(name, _)| *name == kind) {
-        Some((_, all)) if !all.contains(&own.as_str()) => all[0].to_string(),
-        _ => own,
+        Some((_, all)) if all.contains(&own.as_str()) => own,
+        Some((_, all)) => all[0].to_string(),
+        None => kind.to_uppercase(),
     }
 }
 
 /// Parses the output of db_bench: a line for each benchmark, followed by response times with
 /// `--histogram`.
 fn of_output(source: &Source, found: &mut Found) -> Result<()> {
-    // Kind of the histogram that follows.
-    let mut kind = "";
+    // Operation of the histogram that follows; histograms of the library's statistics have none.
+    let mut operation: Option<String> = None;
     for (place, line) in (1..).zip(source.text.lines()) {
         let Some((name, rest)) = line.split_once(':') else {
             continue;
@@ -158,18 +165,22 @@ fn of_output(source: &Source, found: &mut Found) -> Result<()> {
                 found.configuration.insert(setting, rest.to_string());
             }
             "Count" | "Min" | "Percentiles" => {
-                if let Some(phase) = found.phases.last_mut() {
-                    of_histogram(&words, phase, kind)?;
+                if let Some((phase, operation)) = found.phases.last_mut().zip(operation.as_deref())
+                {
+                    of_histogram(&words, phase, operation)?;
                 }
+                operation = operation.filter(|_| name != "Percentiles");
             }
             _ if name.starts_with("Microseconds per ") => {
-                kind = name.rsplit(' ').next().unwrap_or_default();
+                let kind = name.rsplit(' ').next().unwrap_or_default();
+                let phase = found.phases.last();
+                operation = phase.map(|phase| operation_of_kind(phase, kind));
             }
             _ if rest.contains("micros/op") && !name.contains(' ') => {
                 let step = source.step.as_deref().unwrap_or(name);
                 let name = numbered(&found.phases, step);
                 found.phases.push(of_line(&words, name)?);
-                kind = "";
+                operation = None;
             }
             _ => {}
         }
@@ -238,13 +249,12 @@ fn of_line(words: &Words<'_>, name: String) -> Result<PhaseResult> {
 
 /// Parses one line of a histogram: `Count: N Average: A ...`, `Min: .. Median: .. Max: M`,
 /// `Percentiles: P50: .. P99: ..`.
-fn of_histogram(words: &Words<'_>, phase: &mut PhaseResult, kind: &str) -> Result<()> {
-    let name = operation_of_kind(phase, kind);
-    let entry = phase.latency_us.entry(name.clone());
+fn of_histogram(words: &Words<'_>, phase: &mut PhaseResult, operation: &str) -> Result<()> {
+    let entry = phase.latency_us.entry(operation.to_string());
     let latency = entry.or_insert_with(unknown_latency);
     if let Some(count) = words.after("Count:")? {
         if latency.count > 0 {
-            let why = format!("a second histogram of {name} in one step");
+            let why = format!("a second histogram of {operation} in one step");
             return Err(words.source.refused_at(words.line, &why));
         }
         latency.count = count as u64;

@@ -298,10 +298,10 @@ fn a_report_of_sysbench_without_its_response_times_is_cut_short() {
 
 #[test]
 fn each_kind_of_operation_of_a_db_bench_step_has_its_histogram() {
-    let step = "readwhilewriting : 7.5 micros/op 132728 ops/sec 1.0 seconds 20 operations;\n";
+    let step = "readrandomwriterandom : 7.5 micros/op 132728 ops/sec 1.0 seconds 20 operations;\n";
     let of = |kind: &str, count: u64, max: u64| {
         format!(
-            "Microseconds per {kind}:\nCount: {count} Average: 1.5 StdDev: 1\nMin: 0 Median: 1 Max: {max}\n"
+            "Microseconds per {kind}:\nCount: {count} Average: 1.5 StdDev: 1\nMin: 0 Median: 1 Max: {max}\nPercentiles: P50: 1\n"
         )
     };
     let (reads, writes) = (of("read", 15, 9), of("write", 5, 7));
@@ -310,9 +310,14 @@ fn each_kind_of_operation_of_a_db_bench_step_has_its_histogram() {
     let latencies = &found[0].phases[0].latency_us;
     let figures = |name: &str| (latencies[name].count, latencies[name].max);
     assert_eq!((figures("GET"), figures("PUT")), ((15, 9.0), (5, 7.0)));
+    let of_library = "** Level 0 read latency histogram (micros):\nCount: 3 Average: 9.9 StdDev: 1\nMin: 0 Median: 1 Max: 99\n";
+    let with_statistics = format!("{step}{of_library}{}{of_library}", of("merge", 2, 4));
+    let found = read(Program::DbBench, &[text("o.txt", &with_statistics)], None).unwrap();
+    let latencies = &found[0].phases[0].latency_us;
+    assert_eq!((latencies.len(), latencies["MERGE"].max), (1, 4.0));
     let twice = text("o.txt", &format!("{step}{reads}{reads}"));
     let said = refusal(Program::DbBench, twice);
-    assert_eq!(said, "o.txt line 6: a second histogram of GET in one step");
+    assert_eq!(said, "o.txt line 7: a second histogram of GET in one step");
 }
 
 #[test]

@@ -165,6 +165,11 @@ pub struct ClientReport {
     /// End of the last operation, in nanoseconds since the start of the phase; the deadline if the
     /// client waited for it, because no intended start was left before it.
     pub end_ns: u64,
+    /// When the client left its loop, in nanoseconds since the start of the phase, and the CPU of
+    /// its thread then. What follows, such as counting the starts that were missed, is not of the
+    /// phase.
+    pub left_ns: u64,
+    pub left_cpu_ns: u64,
     /// Next intended start of a client that ended before the deadline, because the operations or
     /// its work were used up.
     pub next_ns: Option<u64>,
@@ -188,6 +193,8 @@ impl ClientReport {
             sampled_ns: 0,
             samples: 0,
             end_ns: 0,
+            left_ns: 0,
+            left_cpu_ns: 0,
             next_ns: None,
         }
     }
@@ -259,6 +266,8 @@ impl<'a, C: Clock> ClientLoop<'a, C> {
         }
         self.recorder.hand_over();
         self.wait_out();
+        self.report.left_ns = self.clock.now_ns();
+        self.report.left_cpu_ns = process::thread_cpu_ns();
         self.count_missed();
         self.report
     }

@@ -69,7 +69,7 @@ fn times(phase: &PhaseResult, left_s: Option<f64>, found: &mut Vec<String>) {
         && seconds < left * (1.0 - LATE_SHARE) - LATE_S
     {
         found.push(format!(
-            "it took {seconds:.3} s, its last client left at {left:.3} s"
+            "it took {seconds:.3} s, its last client ended at {left:.3} s"
         ));
     }
     let last = phase.intervals.iter().rfind(|second| second.ops > 0);
@@ -225,7 +225,7 @@ mod tests {
             ),
             (
                 found(|p| p.seconds = 0.9),
-                "its last client left at 1.610 s",
+                "its last client ended at 1.610 s",
             ),
             (found(|p| p.seconds = 0.9), "operations ended in second 1"),
             (found(|p| p.seconds = 0.3), "its 2 clients had 0.600 s"),

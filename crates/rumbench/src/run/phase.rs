@@ -140,16 +140,19 @@ pub fn run(context: &PhaseContext<'_>, phase: Phase) -> PhaseOutcome {
     }
 }
 
-/// Returns the contradictions in the numbers of a phase. A client that panicked leaves nothing to
-/// compare: its counts are lost.
+/// Returns the contradictions in the numbers of a phase. After a panic of a client there is nothing
+/// to compare. Clients that found no work do not count, and nothing after the deadline does.
 fn contradictions(result: &PhaseResult, ends: &[ClientOutcome], limit: &Limit) -> Vec<String> {
-    let left: Option<Vec<u64>> = ends.iter().map(|end| end.left_ns).collect();
-    let Some(left) = left else {
+    if ends.iter().any(|end| end.panicked) {
         return Vec::new();
-    };
+    }
+    let reports = ends.iter().map(|end| &end.report);
+    let worked = reports.filter(|report| report.end_ns > 0);
+    let last_ns = worked.map(|report| report.left_ns).max();
+    let last_ns = last_ns.map(|ns| ns.min(limit.deadline_ns.unwrap_or(u64::MAX)));
     let was_stopped = limit.stop.load(Ordering::Relaxed);
-    let last_s = left.into_iter().max().map(|ns| ns as f64 * 1e-9);
-    cross_check::contradictions(result, last_s.filter(|_| !was_stopped))
+    let last_s = last_ns.filter(|_| !was_stopped).map(|ns| ns as f64 * 1e-9);
+    cross_check::contradictions(result, last_s)
 }
 
 fn fill_counts(result: &mut PhaseResult, ends: &[ClientOutcome]) {

@@ -24,8 +24,8 @@ use crate::store::result::Interval;
 pub struct ClientOutcome {
     /// Counts and latencies of the client.
     pub report: ClientReport,
-    /// When it left its loop, in nanoseconds since the start of the phase; `None` if it panicked.
-    pub left_ns: Option<u64>,
+    /// True if it panicked: its counts are lost.
+    pub panicked: bool,
     /// CPU of its thread, in nanoseconds.
     pub cpu_ns: u64,
     /// Clock ticks of its thread in user and in system mode.
@@ -235,17 +235,16 @@ fn run_client(
         context.operations,
     );
     let report = client_loop.run(client.as_mut());
-    let left_ns = Some(clock.now_ns());
     let ticks_after = process::thread_ticks();
     ClientOutcome {
-        cpu_ns: process::thread_cpu_ns().saturating_sub(cpu),
+        cpu_ns: report.left_cpu_ns.saturating_sub(cpu),
         ticks: (
             ticks_after.0.saturating_sub(ticks.0),
             ticks_after.1.saturating_sub(ticks.1),
         ),
         switches: process::thread_context_switches(),
+        panicked: false,
         report,
-        left_ns,
     }
 }
 
@@ -267,7 +266,7 @@ fn panicked(operations: usize) -> ClientOutcome {
         cpu_ns: 0,
         ticks: (0, 0),
         switches: 0,
-        left_ns: None,
+        panicked: true,
     }
 }
 

@@ -12,12 +12,12 @@ pub(super) type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<Identity>>;
 /// Locks of one shard that have a holder.
 ///
 /// One of them is in place, the others in a map. Few locks of a shard are held at one time, so most
-/// need no memory besides the shard's: a client that locks a row takes one cache line from another
-/// core, where the slot's and the map's memory would be two or three more.
+/// need no memory besides the shard's. A client that locks a row takes one cache line from another
+/// core; with slots in a map it took four.
 #[derive(Default)]
 pub(super) struct Locks {
     first: Option<(u64, Slot)>,
-    /// In a box, so that the shard with its mutex fits one cache line. Allocated once.
+    /// In a box, so that the shard with its mutex fits one cache line. The box stays.
     others: Option<Box<ByNumber<Slot>>>,
 }
 
