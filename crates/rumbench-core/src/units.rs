@@ -77,8 +77,8 @@ pub fn whole_seconds(text: &str) -> Result<u64, String> {
 const SIZE_SETTINGS: [&str; 4] = ["link_datasize", "node_datasize", "value_min", "value_max"];
 
 /// Returns the value of a setting without its unit if the key says that it is a number of bytes or
-/// seconds: its last part is `bytes` or `seconds`, or it is one of [`SIZE_SETTINGS`]. Other values,
-/// and texts that are no size or time, stay as they are.
+/// seconds: its last part is `bytes` or `seconds`, or it is `link_datasize`, `node_datasize`,
+/// `value_min` or `value_max`. Other values, and texts that are no size or time, stay as they are.
 pub fn plain(key: &str, value: &str) -> String {
     let is_of = |last: &str| key.rsplit(['_', '.']).next() == Some(last);
     let number = match () {
