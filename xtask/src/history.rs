@@ -266,8 +266,7 @@ fn run_once(binary: &Path, folder: &Path, scene: &str, operations: u64) -> Resul
 /// Returns median and spread of the instructions of an operation in several counts.
 fn counts_of(binary: &Path, folder: &Path, scene: &str, counted: [u64; 2]) -> Result<(f64, f64)> {
     let counts = (0..ROUNDS).map(|_| instructions(binary, folder, scene, counted));
-    let mut counts = counts.collect::<Result<Vec<f64>>>()?;
-    counts.sort_by(f64::total_cmp);
+    let counts = sorted(counts.collect::<Result<Vec<f64>>>()?);
     let median = counts[ROUNDS / 2];
     Ok((median, (counts[ROUNDS - 1] - counts[0]) / median))
 }
@@ -296,8 +295,7 @@ fn instructions(binary: &Path, folder: &Path, scene: &str, counted: [u64; 2]) ->
 
 fn medians(rounds: &[Measured]) -> Measured {
     let median = |of: fn(&Measured) -> f64| {
-        let mut values: Vec<f64> = rounds.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
+        let values = sorted(rounds.iter().map(of).collect());
         values[values.len() / 2]
     };
     Measured {
@@ -306,6 +304,11 @@ fn medians(rounds: &[Measured]) -> Measured {
         mib: median(|m| m.mib),
         ..Measured::default()
     }
+}
+
+fn sorted(mut numbers: Vec<f64>) -> Vec<f64> {
+    numbers.sort_by(f64::total_cmp);
+    numbers
 }
 
 fn is_there(program: &str) -> bool {

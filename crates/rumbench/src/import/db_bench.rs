@@ -114,13 +114,16 @@ const KINDS: &[(&str, &[&str])] = &[
     ("seek", &["SCAN", "SCAN_REVERSE"]),
 ];
 
-/// Returns the name of a step's operation.
-fn operation_of(phase: &PhaseResult) -> String {
+/// Returns the operation of a step that is in [`OPERATIONS`].
+fn known_operation(phase: &PhaseResult) -> Option<&'static str> {
     let base = phase.base_name();
     let known = OPERATIONS.iter().find(|(step, _)| base.starts_with(step));
-    known.map_or(base.to_uppercase(), |(_, operation)| {
-        (*operation).to_string()
-    })
+    known.map(|(_, operation)| *operation)
+}
+
+/// Returns the name of a step's operation.
+fn operation_of(phase: &PhaseResult) -> String {
+    known_operation(phase).map_or_else(|| phase.base_name().to_uppercase(), str::to_string)
 }
 
 /// Returns the name of the operation whose histogram follows a line `Microseconds per KIND:`. A
@@ -128,8 +131,7 @@ fn operation_of(phase: &PhaseResult) -> String {
 /// has the step's name.
 fn operation_of_kind(phase: &PhaseResult, kind: &str) -> String {
     let own = operation_of(phase);
-    let base = phase.base_name();
-    let is_known = OPERATIONS.iter().any(|(step, _)| base.starts_with(step));
+    let is_known = known_operation(phase).is_some();
     if kind == "op" || (!is_known && phase.latency_us.is_empty()) {
         return own;
     }
