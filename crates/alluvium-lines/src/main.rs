@@ -11,8 +11,8 @@
 //! lines, not queues. Functions of the C libraries and of Rust's precompiled library are not
 //! instrumented; generic ones are, where the engine uses them.
 //!
-//! The last measurement has a planted shared counter. If the model does not see it, the program
-//! fails.
+//! The last measurement has a planted shared counter. If the model does not see it, or does not
+//! tell a leader's work for its group from a client's own, the program fails.
 #![expect(clippy::print_stdout, reason = "the page is this program's result")]
 #![expect(clippy::print_stderr, reason = "progress goes to stderr")]
 
@@ -49,8 +49,25 @@ fn main() -> Result<(), Box<dyn Error>> {
         )
         .into());
     }
+    measured.iter().try_for_each(check_leaders)?;
     print!("{}", page::page(measured, moves));
     Ok(())
+}
+
+/// Refuses numbers in which a leader's work is not told from a client's own. In turns, each commit
+/// leads a group of its own, and takes the lines of the row's lock itself.
+fn check_leaders(own: &Measured) -> Result<(), String> {
+    let of_clients = page::by_client(&own.lines).writes;
+    let of_leaders = page::moves(&own.lines).writes - of_clients;
+    let is_right = match own.scene.leads {
+        true => of_leaders > 1.0 && of_clients > 0.5,
+        false => of_leaders == 0.0,
+    };
+    let name = own.scene.name;
+    is_right.then_some(()).ok_or(format!(
+        "{name}: leaders took {of_leaders} lines per operation and clients {of_clients}: \
+         stacks do not show who leads"
+    ))
 }
 
 /// Order to a client to run one operation, counted or not.

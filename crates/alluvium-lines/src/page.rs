@@ -43,7 +43,7 @@ fn moves_of<'a>(accesses: impl Iterator<Item = &'a Accesses>) -> Moves {
 
 /// Returns the moves per operation without the work of a leader, whose lines move with the lead:
 /// once for a group of commits, if clients commit at the same time.
-fn by_client(lines: &[Line]) -> Moves {
+pub fn by_client(lines: &[Line]) -> Moves {
     let all = lines.iter().flatten();
     let outside = all.filter(|(name, _)| !name.ends_with(LEADER));
     moves_of(outside.map(|(_, accesses)| accesses))

@@ -15,6 +15,8 @@ pub struct Scene {
     pub about: &'static str,
     /// Most lines that a client itself may take from other cores by writing; `None` without a bar.
     pub writes_max: Option<f64>,
+    /// True if each operation is a commit, and so leads a group.
+    pub leads: bool,
     /// Fills a database in the folder and returns the operation of each client.
     pub prepare: fn(&Path) -> Prepared,
 }
@@ -39,60 +41,70 @@ pub const ALL: &[Scene] = &[
         name: "get, cached, short value",
         about: "a row with a value of 50 bytes of a settled table whose block is in the cache",
         writes_max: Some(0.0),
+        leads: false,
         prepare: get_short,
     },
     Scene {
         name: "get, cached",
         about: "a row with a value of 100 bytes, which is not copied but keeps its block in memory, of a settled table whose block is in the cache",
         writes_max: Some(0.0),
+        leads: false,
         prepare: get_cached,
     },
     Scene {
         name: "get, in a memtable",
         about: "a row that no flush has written yet",
         writes_max: Some(0.0),
+        leads: false,
         prepare: get_in_memtable,
     },
     Scene {
         name: "get of an absent key",
         about: "a key between two keys of a settled table, which its filter excludes",
         writes_max: Some(0.0),
+        leads: false,
         prepare: get_absent,
     },
     Scene {
         name: "scan step",
         about: "the next row of an open cursor",
         writes_max: Some(0.0),
+        leads: false,
         prepare: scan_step,
     },
     Scene {
         name: "scan of 10",
         about: "a new cursor, its seek and ten rows",
         writes_max: None,
+        leads: false,
         prepare: scan_of_10,
     },
     Scene {
         name: "get, not cached",
         about: "a row of a table that is several times the cache, which is full",
         writes_max: None,
+        leads: false,
         prepare: get_missed,
     },
     Scene {
         name: "put",
         about: "a buffered commit of one row; each client has rows of its own",
         writes_max: Some(3.0),
+        leads: true,
         prepare: put,
     },
     Scene {
         name: "transaction",
         about: "a snapshot transaction that reads a row for update and writes it",
         writes_max: None,
+        leads: true,
         prepare: transaction,
     },
     Scene {
         name: "planted",
         about: "a cached get that also adds to a counter that all clients share",
         writes_max: None,
+        leads: false,
         prepare: planted,
     },
 ];

@@ -255,6 +255,34 @@ mod tests {
     }
 
     #[test]
+    fn one_operation_alone_has_the_bytes_of_a_set_of_one() {
+        let keyspace = KeyspaceId(300);
+        let rows: [(&[u8], &[u8]); 3] = [(b"", b""), (b"key", b"value"), (&[7; 200], &[1; 300])];
+        for (key, value) in rows {
+            for kind in [ValueKind::Put, ValueKind::Insert, ValueKind::Delete] {
+                let mut writes = WriteSet::new();
+                writes.put(keyspace, key, kind, value);
+                let op = Op {
+                    kind,
+                    keyspace,
+                    key,
+                    value,
+                };
+                assert_eq!(encode_one(&op), encode_payload(&writes), "{op:?}");
+            }
+        }
+        let mut writes = WriteSet::new();
+        writes.delete_range(keyspace, b"from", b"to");
+        let op = Op {
+            kind: ValueKind::RangeDelete,
+            keyspace,
+            key: b"from",
+            value: b"to",
+        };
+        assert_eq!(encode_one(&op), encode_payload(&writes));
+    }
+
+    #[test]
     fn reserved_and_unknown_kinds_are_refused() {
         let mut payload = Vec::new();
         let op = Op {

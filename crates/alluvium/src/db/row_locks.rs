@@ -19,9 +19,22 @@ use crate::txn::lock_table::{LockHash, LockMode, LockTable, LockWait, TxnId};
 pub(crate) struct RowLocks {
     core: Arc<Core>,
     pub table: LockTable,
-    /// Number of ids that each shard of threads gave to transactions and batches: one counter for
-    /// all would move from core to core at each commit.
-    owners: [CachePadded<AtomicU64>; THREAD_SHARDS],
+    owners: Owners,
+}
+
+/// Source of ids for transactions and batches: the number of ids that each shard of threads gave.
+/// One counter for all would move from core to core at each commit.
+#[derive(Default)]
+struct Owners([CachePadded<AtomicU64>; THREAD_SHARDS]);
+
+impl Owners {
+    /// Returns an id that no earlier call returned. It is not 0.
+    fn next(&self) -> TxnId {
+        let shard = thread_shard();
+        // Relaxed: only uniqueness matters.
+        let before = self.0[shard].fetch_add(1, Ordering::Relaxed);
+        TxnId((before + 1) * THREAD_SHARDS as u64 + shard as u64)
+    }
 }
 
 /// Row locks held during one commit.
@@ -35,16 +48,13 @@ impl RowLocks {
         RowLocks {
             core,
             table: LockTable::new(crate::version::random_uid()),
-            owners: Default::default(),
+            owners: Owners::default(),
         }
     }
 
     /// Returns an id for a new owner of locks.
     pub fn next_owner(&self) -> TxnId {
-        let shard = thread_shard();
-        // Relaxed: only uniqueness matters.
-        let before = self.owners[shard].fetch_add(1, Ordering::Relaxed);
-        TxnId((before + 1) * THREAD_SHARDS as u64 + shard as u64)
+        self.owners.next()
     }
 
     /// Locks every row that a payload writes, in key order, so that batches never deadlock with
@@ -107,5 +117,27 @@ impl RowLocks {
             }
             state.locks = locks;
         });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::HashSet;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn no_two_owners_have_one_id_although_threads_share_a_counter() {
+        let owners = Owners::default();
+        let mut ids: Vec<TxnId> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..3 * THREAD_SHARDS)
+                .map(|_| scope.spawn(|| (0..100).map(|_| owners.next()).collect::<Vec<_>>()))
+                .collect();
+            let joined = threads.into_iter().map(|thread| thread.join());
+            joined.flat_map(|ids| ids.expect("no panic")).collect()
+        });
+        ids.push(TxnId(0));
+        assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
     }
 }

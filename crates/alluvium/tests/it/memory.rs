@@ -215,6 +215,26 @@ fn writes_of_open_and_prepared_transactions_take_from_the_cache() {
 }
 
 #[test]
+fn a_write_that_waits_for_a_row_lock_is_charged() {
+    let (_vfs, db, k) = database(Options {
+        memory_bytes: 16 * MIB,
+        ..tiny()
+    });
+    let holder = db.begin(Isolation::ReadCommitted).expect("begin");
+    holder.put(&k, b"row", b"1").expect("put");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| k.put(b"row", &[7; MIB]));
+        while memory(&db).commit_bytes < MIB as u64 {
+            assert!(!waiting.is_finished(), "the lock was not waited for");
+            thread::yield_now();
+        }
+        holder.rollback();
+        waiting.join().expect("no panic").expect("put");
+    });
+    assert_eq!(memory(&db).commit_bytes, 0);
+}
+
+#[test]
 fn open_transactions_together_are_bounded_and_small_ones_go_on() {
     let (_vfs, db, k) = database(Options {
         memory_bytes: 8 * MIB,

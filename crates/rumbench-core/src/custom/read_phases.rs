@@ -1,5 +1,7 @@
 //! Parses the phases and operations in the file of a custom workload.
 
+use std::collections::HashSet;
+
 use toml::de::DeTable;
 
 use super::definition::{
@@ -215,16 +217,7 @@ fn run(section: Section<'_>, tables: &[TableDef]) -> Result<RunDef> {
             format!("the percents of the operations of this phase add up to {sum}, not to 100");
         return Err(section.refuse(section.place_of("operation"), message));
     }
-    let names: Vec<String> = operations.iter().map(|one| one.name.clone()).collect();
-    for (place, operation) in operations.iter_mut().enumerate() {
-        let earlier = names[..place]
-            .iter()
-            .filter(|name| **name == operation.name);
-        let occurrence = earlier.count() + 1;
-        if occurrence > 1 {
-            operation.name = format!("{}_{occurrence}", operation.name);
-        }
-    }
+    number_equal_names(&mut operations);
     Ok(RunDef {
         end,
         clients: clients(section)?,
@@ -232,6 +225,23 @@ fn run(section: Section<'_>, tables: &[TableDef]) -> Result<RunDef> {
         recorded: section.flag("recorded")?.unwrap_or(true),
         operations,
     })
+}
+
+/// Gives each operation a name of its own: the first one keeps it, and the others get the lowest
+/// number that makes a name that no operation has.
+fn number_equal_names(operations: &mut [OperationDef]) {
+    let mut taken: HashSet<String> = operations.iter().map(|one| one.name.clone()).collect();
+    let mut seen = HashSet::new();
+    for operation in operations {
+        let name = operation.name.clone();
+        if seen.insert(name.clone()) {
+            continue;
+        }
+        let mut numbered = (2..).map(|number| format!("{name}_{number}"));
+        operation.name = numbered
+            .find(|free| taken.insert(free.clone()))
+            .unwrap_or(name);
+    }
 }
 
 fn pace(section: Section<'_>) -> Result<Option<Pace>> {

@@ -505,3 +505,32 @@ fn a_phase_has_its_own_rate_unless_rates_are_turned_off() {
     assert_eq!(workload.connections(), Some(4));
     assert_eq!(trial(&[("rates", "no")]).pace("again"), None);
 }
+
+#[test]
+fn operations_of_one_name_get_numbers_that_no_other_name_has() {
+    let text = |names: &str| {
+        let operations: String = names
+            .split(' ')
+            .map(|name| {
+                format!("[[phase.operation]]\ndo = \"read\"\npercent = 25\nname = \"{name}\"\n")
+            })
+            .collect();
+        format!(
+            "[[table]]\nname = \"t\"\nrows = 10\n[[table.column]]\nname = \"n\"\ntype = \"u32\"\ndistinct = 2\n\
+             [[phase]]\nkind = \"load\"\n[[phase]]\nkind = \"run\"\nseconds = 1\n{operations}"
+        )
+    };
+    for (given, expected) in [
+        ("a b c d", "a b c d"),
+        ("a a b a", "a a_2 b a_3"),
+        ("a a_2 a b", "a a_2 a_3 b"),
+        ("a a a_2 a_2", "a a_3 a_2 a_2_2"),
+    ] {
+        let definition = config(&text(given), &[]).effective();
+        let found: Vec<String> = definition
+            .operations()
+            .map(|operation| operation.name.clone())
+            .collect();
+        assert_eq!(found.join(" "), expected, "{given}");
+    }
+}

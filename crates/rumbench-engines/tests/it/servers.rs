@@ -213,6 +213,11 @@ const LIST: u64 = 3000;
 
 /// Loads three lists. The middle one is long, with two links for each time.
 fn load_lists(engine: &dyn Engine) {
+    load_links(engine);
+    engine.link_store().unwrap().build_index().unwrap();
+}
+
+fn load_links(engine: &dyn Engine) {
     let store = engine.link_store().unwrap();
     let link = |id1, id2| Link {
         key: LinkKey {
@@ -229,7 +234,6 @@ fn load_lists(engine: &dyn Engine) {
     links.extend((0..LIST).map(|id2| link(2, id2)));
     links.push(link(3, 1));
     store.connect().unwrap().load_links(&links).unwrap();
-    store.build_index().unwrap();
 }
 
 /// Returns the number of entries that all index scans have read, and the number of sorted rows.
@@ -483,6 +487,37 @@ fn variants_of_the_server_are_on_in_their_own_rows_only() {
         let [innodb, myrocks] = caches.map(size);
         assert_eq!(innodb, myrocks);
     }
+}
+
+#[cfg(feature = "mariadb")]
+#[test]
+fn rows_of_a_bulk_load_are_there_after_their_client() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = OpenConfig {
+        variant: Some("bulk-load".to_string()),
+        ..config(dir.path(), Durability::Buffered)
+    };
+    let mut entries = engines().iter();
+    let entry = entries.find(|entry| entry.name == "mariadb-rocksdb");
+    let engine = entry.unwrap().open(&config).unwrap();
+    let store = engine.link_store().unwrap();
+    // First, so that nothing but the client's end makes the rows visible.
+    store.build_index().unwrap();
+    load_links(&*engine);
+    let list = ListQuery {
+        id1: 2,
+        link_type: LINK_TYPE,
+        time_min: 0,
+        time_max: i64::MAX as u64,
+        offset: 0,
+        limit: 2 * LIST as usize,
+    };
+    let found = store.connect().unwrap().list_links(&list).unwrap();
+    assert_eq!(found.rows, LIST);
+    let told = engine.facts().configuration["clients"].clone();
+    assert!(told.contains("rocksdb_bulk_load = 1"), "{told}");
+    drop(store);
+    engine.close().unwrap();
 }
 
 #[cfg(feature = "mariadb")]

@@ -179,6 +179,16 @@ mod tests {
     }
 
     #[test]
+    fn a_contradiction_fails_the_trial_and_stays_when_it_is_judged_again() {
+        let mut trial = sample::suite().trials.remove(0);
+        judge(&mut trial);
+        assert!(!failed(&trial));
+        trial.marks.push("contradiction (READ: 4 of 5)".to_string());
+        judge(&mut trial);
+        assert!(failed(&trial), "{:?}", trial.marks);
+    }
+
+    #[test]
     fn background_rows_are_judged_where_rows_are_what_counts() {
         let mut trial = sample::insert_benchmark().trials.remove(1);
         judge(&mut trial);

@@ -176,7 +176,7 @@ pub struct ClientReport {
 }
 
 impl ClientReport {
-    fn new(operations: usize) -> ClientReport {
+    pub(super) fn new(operations: usize) -> ClientReport {
         ClientReport {
             response: Latencies::new(operations),
             service: Latencies::new(operations),

@@ -494,3 +494,50 @@ fn sync(directory: &Path) -> Result<(), EngineError> {
     let handle = std::fs::File::open(directory).map_err(failed)?;
     rustix::fs::syncfs(&handle).map_err(|error| failed(error.into()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Client that did one operation until 2 s and left its loop at 3 s.
+    fn client() -> ClientOutcome {
+        let mut report = ClientReport::new(1);
+        report.operations = 1;
+        report.end_ns = 2_000_000_000;
+        report.left_ns = 3_000_000_000;
+        ClientOutcome {
+            report,
+            panicked: false,
+            cpu_ns: 0,
+            ticks: (0, 0),
+            switches: 0,
+        }
+    }
+
+    /// Returns the contradictions of a phase of 1 s, which is too short for the client's clock.
+    fn found(client: ClientOutcome, limit: &Limit) -> Vec<String> {
+        let result = PhaseResult {
+            seconds: 1.0,
+            ..PhaseResult::default()
+        };
+        contradictions(&result, &[client], limit)
+    }
+
+    #[test]
+    fn clocks_are_compared_unless_the_client_did_nothing_or_was_stopped() {
+        let endless = || Limit::of(PhaseEnd::Work);
+        let expected = ["it took 1.000 s, its last client ended at 3.000 s"];
+        assert_eq!(found(client(), &endless()), expected);
+        let mut idle = client();
+        idle.report.end_ns = 0;
+        assert!(found(idle, &endless()).is_empty());
+        let mut panicked = client();
+        panicked.panicked = true;
+        assert!(found(panicked, &endless()).is_empty());
+        let stopped = endless();
+        stopped.stop.store(true, Ordering::Relaxed);
+        assert!(found(client(), &stopped).is_empty());
+        // The time after the deadline is not the phase's.
+        assert!(found(client(), &Limit::of(PhaseEnd::Seconds(1.0))).is_empty());
+    }
+}

@@ -496,9 +496,10 @@ fn client(table: &LockTable, rows: &[Row], client: u64, seed: u64) -> (Vec<u64>,
 )]
 fn random_clients_never_share_an_exclusive_lock_and_leave_no_locks() {
     let mut deadlocks = 0;
-    for seed in 0..5 {
+    for seed in 0..6 {
         println!("seed {seed}");
-        let table = LockTable::new(seed);
+        // In one shard, rows share the place and the map of `Locks`.
+        let table = LockTable::with_shards(seed, if seed % 2 == 0 { SHARDS } else { 1 });
         let rows: Vec<Row> = (0..ROWS).map(|_| Row::default()).collect();
         let start = Barrier::new(6);
         let results: Vec<_> = thread::scope(|scope| {
@@ -526,14 +527,19 @@ fn random_clients_never_share_an_exclusive_lock_and_leave_no_locks() {
 
 #[test]
 fn closing_the_table_ends_every_wait_and_refuses_those_to_come() {
-    let table = table();
+    for shards in [1, SHARDS] {
+        close_with_waits(&Arc::new(LockTable::with_shards(0, shards)));
+    }
+}
+
+fn close_with_waits(table: &Arc<LockTable>) {
     for hash in [A, B] {
-        assert_eq!(now(&table, T1, hash, Exclusive), Ok(Granted::New));
+        assert_eq!(now(table, T1, hash, Exclusive), Ok(Granted::New));
     }
     let waits = [
-        Waiting::new(&table, T2, A, Shared),
-        Waiting::new(&table, T2, B, Exclusive),
-        Waiting::new(&table, T3, A, Exclusive),
+        Waiting::new(table, T2, A, Shared),
+        Waiting::new(table, T2, B, Exclusive),
+        Waiting::new(table, T3, A, Exclusive),
     ];
     table.close();
     for wait in waits {
@@ -541,8 +547,8 @@ fn closing_the_table_ends_every_wait_and_refuses_those_to_come() {
     }
     let late = table.lock(T2, A, Shared, &LockWait::timeout(LONG));
     assert_eq!(late, Err(LockFailure::Closed));
-    assert_eq!(now(&table, T2, C, Shared), Ok(Granted::New));
+    assert_eq!(now(table, T2, C, Shared), Ok(Granted::New));
     table.unlock_all(T1, &[A, B]);
     table.unlock_all(T2, &[C]);
-    check_empty(&table);
+    check_empty(table);
 }

@@ -124,6 +124,10 @@ fn of_keyspace(check: &mut Check, k: &Keyspace) {
 
 fn of_database(check: &mut Check, db: &Database, k: &Keyspace, batch: &WriteBatch, scratch: &Path) {
     check.refused("write", db.write(batch).err());
+    // Large enough to be charged to the memory budget, whose lock a thread of the parent may hold.
+    let mut large = WriteBatch::new();
+    let filled = large.put(k, b"large", &[1; 1 << 20]);
+    check.refused("large write", filled.and_then(|()| db.write(&large)).err());
     let untracked = WriteOptions {
         untracked: true,
         ..WriteOptions::default()

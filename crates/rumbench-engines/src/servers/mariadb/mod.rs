@@ -47,7 +47,7 @@ use launch::{CONFIGURATION, Launch};
 use options::Tuning;
 use server::MariaDb;
 use storage::Storage;
-use wire::{DATABASE, MariaSession};
+use wire::{BEGIN_BULK_LOAD, DATABASE, MariaSession};
 
 /// First version with descending indexes.
 const OLDEST_VERSION: (u32, u32) = (10, 8);
@@ -147,6 +147,7 @@ fn start(config: &OpenConfig, storage: Storage, tuning: &Tuning) -> Result<Maria
         },
         storage,
         dialect,
+        bulk_load: tuning.variation.bulk_load,
     })
 }
 
@@ -189,6 +190,7 @@ fn join(config: &OpenConfig, storage: Storage, tuning: &Tuning, given: &Given) -
         },
         storage,
         dialect,
+        bulk_load: tuning.variation.bulk_load,
     };
     create_tables(&mut server.connect()?, dialect, config.schema)?;
     tuning.check_form(&mut server.connect()?)?;
@@ -210,13 +212,18 @@ fn check_version(place: &dyn std::fmt::Display, version: &str) -> Result<()> {
 }
 
 fn facts(tuning: &Tuning, storage: Storage, own: &mut MariaSession) -> Result<EngineFacts> {
+    let mut configuration = tuning.effective(own)?.to_map();
+    if tuning.variation.bulk_load {
+        let told = format!("{BEGIN_BULK_LOAD} (the variant)");
+        configuration.insert("clients".to_string(), told);
+    }
     Ok(EngineFacts {
         version: format!(
             "MariaDB {}{}",
             own.ask("SELECT version()")?,
             storage.version(own)?
         ),
-        configuration: tuning.effective(own)?.to_map(),
+        configuration,
         durability: tuning.durability_facts(own)?,
     })
 }

@@ -14,6 +14,8 @@ pub(super) struct MariaDb {
     pub(super) running: Running<MariaSession>,
     pub(super) storage: Storage,
     pub(super) dialect: Dialect,
+    /// True if each client's connection is one bulk load.
+    pub(super) bulk_load: bool,
 }
 
 impl Server for MariaDb {
@@ -24,6 +26,9 @@ impl Server for MariaDb {
         if self.running.external.is_some() {
             // Set for this connection only; a private server is configured so.
             session.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")?;
+        }
+        if self.bulk_load {
+            session.begin_bulk_load()?;
         }
         Ok(session)
     }

@@ -33,6 +33,12 @@ const COM_QUERY: u8 = 3;
 const COM_PREPARE: u8 = 0x16;
 const COM_EXECUTE: u8 = 0x17;
 
+/// Starts the bulk load of a connection. The first two settings cannot change during one.
+pub(super) const BEGIN_BULK_LOAD: &str = "SET SESSION rocksdb_bulk_load_allow_unsorted = 1, \
+     rocksdb_bulk_load_allow_sk = 1, unique_checks = 0, rocksdb_bulk_load = 1";
+/// Makes the rows of a connection's bulk load visible.
+const END_BULK_LOAD: &str = "SET SESSION rocksdb_bulk_load = 0";
+
 /// Start of an answer.
 enum Answer {
     /// Rows with this many columns follow.
@@ -62,6 +68,18 @@ pub(in crate::servers) struct MariaSession {
     /// Types of the columns of an answer.
     columns: Vec<u8>,
     duplicate: bool,
+    /// True during a bulk load, which ends with the connection.
+    in_bulk_load: bool,
+}
+
+impl Drop for MariaSession {
+    fn drop(&mut self) {
+        if self.in_bulk_load {
+            // The server would end the load by itself, but after this call. If it fails, the rows
+            // stay invisible, and the workload's own count finds that.
+            let _ = self.query(END_BULK_LOAD);
+        }
+    }
 }
 
 impl MariaSession {
@@ -74,6 +92,7 @@ impl MariaSession {
             next: 0,
             columns: Vec::new(),
             duplicate: false,
+            in_bulk_load: false,
         };
         let scramble = login::scramble_of_greeting(session.answer()?)?;
         let password = endpoint.password.as_ref();
@@ -95,6 +114,13 @@ impl MariaSession {
         session.enter(password)?;
         session.wire.entered()?;
         Ok(session)
+    }
+
+    /// Makes the rest of the connection one bulk load of MyRocks.
+    pub(super) fn begin_bulk_load(&mut self) -> Result<()> {
+        self.query(BEGIN_BULK_LOAD)?;
+        self.in_bulk_load = true;
+        Ok(())
     }
 
     /// See [`Wire::listener`].

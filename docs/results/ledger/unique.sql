@@ -1,1 +1,0 @@
-SET GLOBAL unique_checks=0;
