@@ -1448,6 +1448,15 @@ const uint8_t *alluvium_prepared_xid(const struct alluvium_prepared *prepared, s
 alluvium_code alluvium_prepared_commit(struct alluvium_prepared *prepared,
                                        struct alluvium_error **error);
 
+// Commits in the order of a coordinator's log: of two calls, the commit of the earlier one has the
+// lower number. Never waits for a sync. The commit is buffered, and the coordinator's log, durable
+// before this call, decides after a power loss. Call alluvium_prepared_commit afterwards, outside
+// of the coordinator's lock: it waits until the commit is visible, which it mostly is at once, and
+// for the admission delay. After an error the transaction stays prepared, and a coordinator that
+// has promised the commit cannot go on.
+alluvium_code alluvium_prepared_commit_ordered(struct alluvium_prepared *prepared,
+                                               struct alluvium_error **error);
+
 // Rolls back the transaction's writes. Otherwise like alluvium_prepared_commit.
 alluvium_code alluvium_prepared_rollback(struct alluvium_prepared *prepared,
                                          struct alluvium_error **error);
@@ -1499,6 +1508,17 @@ alluvium_code alluvium_transaction_prepare(struct alluvium_transaction *transact
                                            size_t xid_size,
                                            struct alluvium_prepared **prepared,
                                            struct alluvium_error **error);
+
+// Prepares the transaction like alluvium_transaction_prepare, with a durability of the prepare: an
+// alluvium_durability, 0 as ALLUVIUM_DURABILITY_SYNC. A power loss may remove a prepare that is
+// buffered: its coordinator must then not have promised the commit.
+// ALLUVIUM_CODE_INVALID_ARGUMENT for ALLUVIUM_DURABILITY_NONE.
+alluvium_code alluvium_transaction_prepare_with(struct alluvium_transaction *transaction,
+                                                const void *xid,
+                                                size_t xid_size,
+                                                uint32_t durability,
+                                                struct alluvium_prepared **prepared,
+                                                struct alluvium_error **error);
 
 // Sets a savepoint for alluvium_transaction_rollback_to. Its number is larger than those of
 // earlier savepoints of the transaction.

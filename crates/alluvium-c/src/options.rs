@@ -277,7 +277,7 @@ const _: () = assert!(
 );
 
 /// Converts a number; `None` means the default.
-fn durability(number: u32) -> Result<Option<Durability>> {
+pub(crate) fn durability(number: u32) -> Result<Option<Durability>> {
     Ok(match number {
         0 => None,
         n if n == alluvium_durability::None as u32 => Some(Durability::None),

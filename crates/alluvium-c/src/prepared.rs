@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use alluvium::{PreparedTransaction, Result};
+use alluvium::{Error, PreparedTransaction, Result};
 
 use crate::borrow::{bytes, given, invalid, lend};
 use crate::call::{call, make, quietly};
@@ -21,9 +21,12 @@ impl alluvium_prepared {
     }
 
     fn take(&mut self) -> Result<PreparedTransaction> {
-        let message = "the handle was used for a decision: alluvium_prepared_take gives another";
-        self.0.take().ok_or_else(|| invalid(message))
+        self.0.take().ok_or_else(used)
     }
+}
+
+fn used() -> Error {
+    invalid("the handle was used for a decision: alluvium_prepared_take gives another")
 }
 
 /// Gets the ids of all prepared transactions without a decision, sorted, as a list to be freed.
@@ -78,6 +81,23 @@ pub extern "C" fn alluvium_prepared_commit(
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
     call(error, || given(prepared, "prepared")?.take()?.commit())
+}
+
+/// Commits in the order of a coordinator's log: of two calls, the commit of the earlier one has the
+/// lower number. Never waits for a sync. The commit is buffered, and the coordinator's log, durable
+/// before this call, decides after a power loss. Call alluvium_prepared_commit afterwards, outside
+/// of the coordinator's lock: it waits until the commit is visible, which it mostly is at once, and
+/// for the admission delay. After an error the transaction stays prepared, and a coordinator that
+/// has promised the commit cannot go on.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_prepared_commit_ordered(
+    prepared: Option<&mut alluvium_prepared>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    call(error, || {
+        let prepared = given(prepared, "prepared")?.0.as_mut();
+        prepared.ok_or_else(used)?.commit_ordered()
+    })
 }
 
 /// Rolls back the transaction's writes. Otherwise like alluvium_prepared_commit.

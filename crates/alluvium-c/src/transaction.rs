@@ -3,14 +3,14 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use alluvium::{LockCancel, Result, Savepoint, Transaction};
+use alluvium::{Durability, LockCancel, Result, Savepoint, Transaction};
 
 use crate::borrow::{bytes, given, invalid};
 use crate::call::{answer, call, find, make, quietly};
 use crate::database::alluvium_database;
 use crate::error::{alluvium_code, alluvium_error};
 use crate::keyspace::alluvium_keyspace;
-use crate::options::{alluvium_transaction_options, lock_mode};
+use crate::options::{self, alluvium_durability, alluvium_transaction_options, lock_mode};
 use crate::prepared::alluvium_prepared;
 use crate::sized;
 use crate::value::alluvium_value;
@@ -146,12 +146,32 @@ pub unsafe extern "C" fn alluvium_transaction_prepare(
     prepared: Option<&mut MaybeUninit<*mut alluvium_prepared>>,
     error: Option<&mut MaybeUninit<*mut alluvium_error>>,
 ) -> alluvium_code {
+    let sync = alluvium_durability::Sync as u32;
+    // SAFETY: the contract of the crate.
+    unsafe { alluvium_transaction_prepare_with(transaction, xid, xid_size, sync, prepared, error) }
+}
+
+/// Prepares the transaction like alluvium_transaction_prepare, with a durability of the prepare: an
+/// alluvium_durability, 0 as ALLUVIUM_DURABILITY_SYNC. A power loss may remove a prepare that is
+/// buffered: its coordinator must then not have promised the commit.
+/// ALLUVIUM_CODE_INVALID_ARGUMENT for ALLUVIUM_DURABILITY_NONE.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alluvium_transaction_prepare_with(
+    transaction: Option<&mut alluvium_transaction>,
+    xid: *const c_void,
+    xid_size: usize,
+    durability: u32,
+    prepared: Option<&mut MaybeUninit<*mut alluvium_prepared>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
     // SAFETY: the contract of the crate.
     let xid = unsafe { bytes(xid, xid_size) };
     // Before the other arguments are checked: after an error the transaction has ended too.
     let ended = given(transaction, "transaction").and_then(alluvium_transaction::end);
     make(error, prepared, || {
-        Ok(alluvium_prepared::new(ended?.prepare(xid?)?))
+        let durability = options::durability(durability)?.unwrap_or(Durability::Sync);
+        let prepared = ended?.prepare_with(xid?, durability)?;
+        Ok(alluvium_prepared::new(prepared))
     })
 }
 

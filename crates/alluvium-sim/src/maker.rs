@@ -350,13 +350,15 @@ impl Maker {
             Ending::Commit,
             Ending::Rollback,
             Ending::PrepareCommit,
+            Ending::PrepareOrdered(Durability::Sync),
+            Ending::PrepareOrdered(Durability::Buffered),
             Ending::PrepareRollback,
             Ending::Prepare,
         ];
         let weights = if may_prepare {
-            [10, 1, 3, 1, 1]
+            [10, 1, 2, 2, 1, 1, 1]
         } else {
-            [10, 1, 0, 0, 0]
+            [10, 1, 0, 0, 0, 0, 0]
         };
         Op::Transaction {
             isolation,

@@ -236,6 +236,8 @@ pub enum Ending {
     Rollback,
     /// Prepare and commit.
     PrepareCommit,
+    /// Prepare with a durability of its own, and commit as a coordinator with a log of its own does.
+    PrepareOrdered(Durability),
     /// Prepare and rollback.
     PrepareRollback,
     /// Prepare without a decision in this incarnation.

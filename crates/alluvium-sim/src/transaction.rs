@@ -14,7 +14,8 @@
 use std::ops::RangeInclusive;
 
 use alluvium::{
-    Error, Isolation, Keyspace, PreparedTransaction, Savepoint, Transaction, TransactionOptions,
+    Durability, Error, Isolation, Keyspace, PreparedTransaction, Savepoint, Transaction,
+    TransactionOptions,
 };
 
 use crate::client::Client;
@@ -439,7 +440,11 @@ impl Running<'_> {
             change(world.records.outside().prepared.entry(tag).or_default());
         };
         prepared(&|_| ());
-        let transaction = match transaction.prepare(&tag.to_be_bytes()) {
+        let durability = match ending {
+            Ending::PrepareOrdered(durability) => durability,
+            _ => Durability::Sync,
+        };
+        let transaction = match transaction.prepare_with(&tag.to_be_bytes(), durability) {
             Ok(transaction) => transaction,
             Err(error) => {
                 if !matches!(error, Error::Io { .. } | Error::Poisoned { .. }) {
@@ -450,11 +455,15 @@ impl Running<'_> {
         };
         if !world.disk.is_dead() {
             world.records.count("transactions prepared", 1);
-            prepared(&|p| p.done = true);
+            // A power loss may take back a prepare that is not synced.
+            prepared(&|p| p.done = durability == Durability::Sync);
         }
         match ending {
-            Ending::PrepareCommit => {
-                let seqno = decide(world, transaction, tag, true)?;
+            Ending::PrepareCommit | Ending::PrepareOrdered(_) => {
+                let seqno = match ending {
+                    Ending::PrepareCommit => decide(world, transaction, tag, true)?,
+                    _ => commit_ordered(world, transaction, tag)?,
+                };
                 seqno.map_or(Ok(()), |at| {
                     check_locked(world, isolation, point, &locked, at)
                 })
@@ -463,6 +472,18 @@ impl Running<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// Commits a prepared transaction as a coordinator does. Returns the number of its commit.
+fn commit_ordered(
+    world: &World,
+    mut transaction: PreparedTransaction,
+    tag: u64,
+) -> Checked<Option<u64>> {
+    let ordered = transaction.commit_ordered();
+    let result = ordered.and_then(|()| transaction.commit());
+    world.records.count("ordered commits", 1);
+    world.committed(tag, result, Durability::Buffered)
 }
 
 /// Commits a prepared transaction or rolls it back. Returns the number of its commit.

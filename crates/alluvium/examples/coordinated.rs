@@ -47,10 +47,13 @@ struct Steps {
     decide: Duration,
 }
 
-/// Transaction that waits for its decision, and where to send the time that the decision took.
+/// Transaction after its decision, and the time that the decision took.
+type Decided = alluvium::Result<(PreparedTransaction, Duration)>;
+
+/// Transaction that waits for its decision, and where to send it then.
 struct Waiting {
     prepared: PreparedTransaction,
-    decided: Sender<alluvium::Result<Duration>>,
+    decided: Sender<Decided>,
 }
 
 /// Log of the coordinator.
@@ -188,13 +191,19 @@ impl Coordinator {
             let group = std::mem::take(&mut *lock(&self.waiting));
             log.write_all(&EVENT.repeat(group.len()))?;
             log.sync_data()?;
-            for Waiting { prepared, decided } in group {
+            for Waiting {
+                mut prepared,
+                decided,
+            } in group
+            {
                 let began = Instant::now();
-                let result = prepared.commit();
-                decided.send(result.map(|()| began.elapsed()))?;
+                let result = prepared.commit_ordered();
+                decided.send(result.map(|()| (prepared, began.elapsed())))?;
             }
         }
-        Ok(answer.recv()??)
+        let (prepared, took) = answer.recv()??;
+        prepared.commit()?;
+        Ok(took)
     }
 }
 

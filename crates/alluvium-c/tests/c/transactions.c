@@ -232,6 +232,25 @@ void test_prepared(void) {
     alluvium_prepared_free(prepared);
     CHECK(strcmp(read_row(rows, "first"), "v") == 0);
 
+    prepared = prepare(database, rows, "ordered");
+    OK(alluvium_prepared_commit_ordered(prepared, E));
+    CHECK(strcmp(read_row(rows, "ordered"), "v") == 0);
+    OK(alluvium_prepared_commit_ordered(prepared, E));
+    OK(alluvium_prepared_commit(prepared, E));
+    INVALID(alluvium_prepared_commit_ordered(prepared, E));
+    alluvium_prepared_free(prepared);
+
+    alluvium_transaction *buffered = begin(database, ALLUVIUM_ISOLATION_SNAPSHOT);
+    OK(alluvium_put(alluvium_transaction_writer(buffered, rows), S("buffered"), S("v"), E));
+    OK(alluvium_transaction_prepare_with(buffered, S("buffered"), ALLUVIUM_DURABILITY_BUFFERED, &prepared, E));
+    OK(alluvium_prepared_commit(prepared, E));
+    alluvium_prepared_free(prepared);
+    alluvium_transaction_free(buffered);
+    buffered = begin(database, ALLUVIUM_ISOLATION_SNAPSHOT);
+    INVALID(alluvium_transaction_prepare_with(buffered, S("none"), ALLUVIUM_DURABILITY_NONE, &prepared, E));
+    INVALID(alluvium_transaction_commit(buffered, E));
+    alluvium_transaction_free(buffered);
+
     prepared = prepare(database, rows, "second");
     OK(alluvium_prepared_rollback(prepared, E));
     alluvium_prepared_free(prepared);

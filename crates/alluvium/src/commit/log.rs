@@ -1,14 +1,19 @@
 //! The leader's work: sequence numbers, log records, memtables, publication, and sealing memtables
 //! in time.
 //!
-//! [`Log`] is the leader's state. Its mutex is held by one leader, by the creation or drop of a
-//! keyspace, or for a moment by the log's sync thread. Order within a group: log written, synced if
-//! asked, applied to the memtables, published. A failed write or sync poisons the database before
-//! anything of the group is applied.
+//! [`Log`] is the leader's state. Its mutex is held by one leader while it writes a group, by the
+//! creation or drop of a keyspace, or for a moment after a sync. Order within a group: log written,
+//! applied to the memtables, published. A failed write poisons the database before anything of the
+//! group is applied.
+//!
+//! A commit that waits for a sync is published after it, so that no reader sees what a power loss
+//! takes back. Commits that follow it in the log are applied meanwhile and published with it. After
+//! a failed sync nothing more is published.
 
 use crate::sync::collections::HashMap;
 use crate::sync::numbered;
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::base::{KeyspaceId, SegmentId, SeqNo, ValueKind, checksum};
@@ -52,6 +57,16 @@ pub(crate) struct Log {
     recent: RecentWrites<Commit>,
     /// Prepared transactions without a decision.
     pub unresolved: Unresolved,
+    /// Commits that are published after a sync, in the order of the log.
+    held_back: VecDeque<HeldBack>,
+}
+
+/// Commits of one group that wait for a sync.
+struct HeldBack {
+    /// The first of them: this one and all later ones are not published.
+    first: SeqNo,
+    /// End of the group in the log.
+    end: WalPosition,
 }
 
 /// Part of the log not known to be durable.
@@ -87,6 +102,7 @@ impl Log {
             groups: 0,
             recent: RecentWrites::default(),
             unresolved: Unresolved::default(),
+            held_back: VecDeque::new(),
         }
     }
 
@@ -109,6 +125,7 @@ impl Log {
             return Ok(results);
         }
         self.write_or_spend(env, &admitted)?;
+        self.hold_back(&admitted);
         if self.groups.is_multiple_of(HORIZON_EVERY) {
             self.horizon = env.core.read_points.horizon();
         }
@@ -127,11 +144,40 @@ impl Log {
             self.recent
                 .applied(&env.validating, self.last_seqno, request);
         }
-        env.progress.publish(self.last_seqno);
+        self.publish(env);
         if self.wants_segment(env) {
             env.syncer.wake();
         }
         Ok(results)
+    }
+
+    /// Holds back a group that was just written, from its first commit that waits for a sync. A
+    /// prepare shows nothing, so it holds back nothing.
+    fn hold_back(&mut self, group: &[Arc<Commit>]) {
+        let waits = |request: &Arc<Commit>| {
+            request.durability == Durability::Sync && !request.ops().is_empty()
+        };
+        let Some(at) = group.iter().position(waits) else {
+            return;
+        };
+        if let Some(wal) = &self.wal {
+            self.held_back.push_back(HeldBack {
+                first: self.last_seqno + 1 + at as SeqNo,
+                end: wal.position(),
+            });
+        }
+    }
+
+    /// Publishes every applied commit that neither waits for a sync nor follows one that does.
+    fn publish(&mut self, env: &CommitEnv) {
+        if env.core.poison.check().is_err() {
+            return;
+        }
+        let is_durable = |held: &mut HeldBack| self.durable >= Some(held.end);
+        while self.held_back.pop_front_if(is_durable).is_some() {}
+        let first = self.held_back.front().map(|held| held.first);
+        let newest = first.map_or(self.last_seqno, |first| first - 1);
+        env.progress.publish(newest);
     }
 
     /// Decides which commits of a group are admitted, and the result of each.
@@ -215,9 +261,6 @@ impl Log {
             .guard(wal.write())
             .inspect_err(|_| wal.discard())?;
         env.core.metrics.wal_bytes.add(wal_bytes);
-        if group.iter().any(|r| r.durability == Durability::Sync) {
-            self.sync(env)?;
-        }
         Ok(())
     }
 
@@ -300,10 +343,16 @@ impl Log {
         if let Some(unsynced) = self.unsynced() {
             let synced = env.core.metrics.timed_sync(|| unsynced.syncer.sync());
             env.core.poison.guard(synced)?;
-            self.note_durable(unsynced.position);
-            env.progress.note_durable(unsynced.seqno);
+            self.note_synced(env, &unsynced);
         }
         Ok(())
+    }
+
+    /// Records that a part of the log is durable, and publishes the commits that waited for it.
+    pub fn note_synced(&mut self, env: &CommitEnv, unsynced: &Unsynced) {
+        self.note_durable(unsynced.position);
+        env.progress.note_durable(unsynced.seqno);
+        self.publish(env);
     }
 
     /// Returns the part of the log not known to be durable; `None` if everything is durable.
@@ -318,7 +367,7 @@ impl Log {
     }
 
     /// Records that the log is durable up to `position`; later records carry this position.
-    pub fn note_durable(&mut self, position: WalPosition) {
+    pub(super) fn note_durable(&mut self, position: WalPosition) {
         self.durable = self.durable.max(Some(position));
         if let Some(wal) = &mut self.wal {
             wal.note_durable(position);

@@ -1,11 +1,11 @@
-//! Commit pipeline of an open database: its queue, its log and their environment.
+//! Commit pipeline of an open database: its queues, its log and their environment.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::base::SeqNo;
 use crate::commit::env::CommitEnv;
-use crate::commit::log::Log;
+use crate::commit::log::{Log, Unsynced};
 use crate::commit::packed::pack;
 use crate::commit::queue::{CommitQueue, Queued};
 use crate::commit::request::{Commit, Done, Request};
@@ -15,10 +15,14 @@ use crate::error::Result;
 use crate::memory::Use;
 use crate::sync::plain::Mutex;
 
-/// Queue and log of a database, see the module.
+/// Queues and log of a database, see the module.
 pub(crate) struct CommitPipeline {
     pub env: CommitEnv,
+    /// Requests that wait for no sync.
     pub queue: CommitQueue<Request, Result<Done>>,
+    /// Requests that wait for a sync. Their leader holds the log's mutex to write the group, and
+    /// syncs without it, so that the leader of the other queue continues.
+    syncing: CommitQueue<Request, Result<Done>>,
     /// Guards the log, sequence numbers and the writers of active memtables. Held across the log's
     /// own I/O.
     pub log: Mutex<Log>,
@@ -29,6 +33,7 @@ impl CommitPipeline {
         CommitPipeline {
             env,
             queue: CommitQueue::default(),
+            syncing: CommitQueue::default(),
             log: Mutex::new(log),
         }
     }
@@ -57,7 +62,8 @@ impl CommitPipeline {
         has_log.then(|| pack(payload)).flatten()
     }
 
-    /// Runs a request through the commit queue.
+    /// Runs a request through one of the queues. On return a commit is visible, unless it is
+    /// [ordered](Request::ordered).
     pub fn commit_request(&self, request: Request) -> Result<SeqNo> {
         let core = &self.env.core;
         core.access.check_writable()?;
@@ -76,21 +82,100 @@ impl CommitPipeline {
             if let Some(validation) = &request.validation {
                 validation.look(&self.env.core.read_points)?;
             }
-            let done = self.queue.run(request, |group| self.lead(group));
+            let done = match request.durability {
+                Durability::Sync => self.syncing.run(request, |group| self.lead_synced(group)),
+                Durability::Buffered | Durability::None => {
+                    self.queue.run(request, |group| self.lead(group))
+                }
+            };
             if let Done::At(seqno) = done? {
+                if !request.is_ordered() {
+                    self.wait_until_visible(seqno)?;
+                }
                 return Ok(seqno);
             }
         }
     }
 
-    /// Processes a group. If a leader unwound, its group and every thread queued after it would
-    /// wait forever.
+    /// Processes a group that waits for no sync.
     fn lead(&self, group: &[Arc<Commit>]) -> Vec<Result<Done>> {
-        let processed = AssertUnwindSafe(|| self.log.lock().process(&self.env, group));
-        catch_unwind(processed).unwrap_or_else(|_| {
+        self.process(group, || self.log.lock().process(&self.env, group))
+    }
+
+    /// Processes a group and syncs the log.
+    fn lead_synced(&self, group: &[Arc<Commit>]) -> Vec<Result<Done>> {
+        self.process(group, || {
+            let (results, unsynced) = {
+                let mut log = self.log.lock();
+                (log.process(&self.env, group), log.unsynced())
+            };
+            if !results.iter().any(|done| matches!(done, Ok(Done::At(_)))) {
+                return results;
+            }
+            match self.make_durable(unsynced) {
+                Ok(()) => results,
+                Err(error) => results
+                    .into_iter()
+                    .map(|done| done.and(Err(error.clone())))
+                    .collect(),
+            }
+        })
+    }
+
+    /// Runs a leader's work. If a leader unwound, its group and every thread queued after it would
+    /// wait forever.
+    fn process(
+        &self,
+        group: &[Arc<Commit>],
+        work: impl FnOnce() -> Vec<Result<Done>>,
+    ) -> Vec<Result<Done>> {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
             let error = self.env.core.poison_after_panic();
+            self.wake_waiting();
             group.iter().map(|_| Err(error.clone())).collect()
         })
+    }
+
+    /// Syncs a part of the log without holding its mutex, so that commits continue, and publishes
+    /// the commits that waited for it. `None`: there is nothing to sync. A failure poisons the
+    /// database.
+    pub(super) fn make_durable(&self, unsynced: Option<Unsynced>) -> Result<()> {
+        let core = &self.env.core;
+        let Some(unsynced) = unsynced else {
+            return core.poison.check();
+        };
+        let synced = core.poison.check().and_then(|()| {
+            let synced = core.metrics.timed_sync(|| unsynced.syncer.sync());
+            core.poison.guard(synced)
+        });
+        match synced {
+            Ok(()) => self.log.lock().note_synced(&self.env, &unsynced),
+            Err(_) => self.wake_waiting(),
+        }
+        synced
+    }
+
+    /// Waits until a commit is visible. It is when its leader is done, unless an earlier commit
+    /// waits for its sync.
+    pub fn wait_until_visible(&self, seqno: SeqNo) -> Result<()> {
+        let core = &self.env.core;
+        if core.read_points.visible() >= seqno {
+            return Ok(());
+        }
+        let mut log = self.log.lock();
+        // Ends: the leader of the earlier commit publishes, or poisons and wakes.
+        while core.read_points.visible() < seqno {
+            core.poison.check()?;
+            self.env.progress.grew.wait(&mut log);
+        }
+        Ok(())
+    }
+
+    /// Wakes the threads that wait for a commit to become visible, after a failure.
+    fn wake_waiting(&self) {
+        // Under the mutex: a thread that is about to sleep would miss it.
+        let _log = self.log.lock();
+        self.env.progress.grew.notify_all();
     }
 
     /// Seals the active memtables and requests a flush, for background work. A failure has poisoned

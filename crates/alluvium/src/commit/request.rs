@@ -25,6 +25,7 @@ pub(crate) struct Request {
     pub validation: Option<Validation>,
     /// Step of a prepared transaction, if the request is one.
     pub phase: Option<(Phase, Arc<PreparedState>)>,
+    is_ordered: bool,
 }
 
 impl Request {
@@ -36,6 +37,7 @@ impl Request {
             durability,
             validation: None,
             phase: None,
+            is_ordered: false,
         }
     }
 
@@ -57,6 +59,20 @@ impl Request {
             phase: Some((phase, Arc::clone(state))),
             ..Request::new(Vec::new(), None, durability)
         }
+    }
+
+    /// Lets the request return before its commit is visible.
+    pub fn ordered(self) -> Request {
+        Request {
+            is_ordered: true,
+            ..self
+        }
+    }
+
+    /// Returns true if the request does not wait until its commit is visible. A prepare shows
+    /// nothing.
+    pub fn is_ordered(&self) -> bool {
+        self.is_ordered || self.preparing().is_some()
     }
 
     /// Returns true if the request is always admitted: it has nothing to validate and no phase.

@@ -35,7 +35,8 @@ impl CommitPipeline {
                 due = next_round();
                 self.env.core.clock.watch();
                 self.remove_surplus();
-                self.sync_log()
+                let unsynced = self.log.lock().unsynced();
+                self.make_durable(unsynced)
             } else {
                 Ok(())
             };
@@ -44,21 +45,6 @@ impl CommitPipeline {
                 return;
             }
         }
-    }
-
-    /// Syncs the written part of the log without holding its lock, so that commits continue.
-    fn sync_log(&self) -> Result<()> {
-        let unsynced = self.log.lock().unsynced();
-        if let Some(unsynced) = unsynced {
-            self.env
-                .core
-                .metrics
-                .timed_sync(|| unsynced.syncer.sync())?;
-            let mut log = self.log.lock();
-            log.note_durable(unsynced.position);
-            self.env.progress.note_durable(unsynced.seqno);
-        }
-        Ok(())
     }
 
     /// Creates files for as many future segments as the log wants, without holding its lock.

@@ -118,6 +118,17 @@ impl Transaction {
     /// `TransactionTooLarge`: too much is prepared already. Otherwise as for
     /// [`Transaction::commit`].
     pub fn prepare(self, xid: &[u8]) -> Result<PreparedTransaction> {
+        self.prepare_with(xid, Durability::Sync)
+    }
+
+    /// Prepares the transaction as [`Transaction::prepare`] does, with this durability of the
+    /// prepare. After a prepare that is `Buffered`, a power loss may remove it: its coordinator
+    /// must then not have promised the commit.
+    ///
+    /// # Errors
+    ///
+    /// As [`Transaction::prepare`]; `InvalidArgument` for `None`.
+    pub fn prepare_with(self, xid: &[u8], durability: Durability) -> Result<PreparedTransaction> {
         let shared = self.shared();
         let refuse = |message: &str| Err(Error::InvalidArgument(message.into()));
         if xid.len() > XID_BYTES_MAX {
@@ -129,6 +140,10 @@ impl Transaction {
         if self.state.reads.is_some() {
             return refuse("a serializable or optimistic transaction cannot be prepared");
         }
+        if durability == Durability::None {
+            return refuse("a prepare that a killed process may lose decides nothing");
+        }
+        let prepare_durability = durability;
         let ops = self.payload()?.unwrap_or_default();
         let durability = shared.core.durability(self.options.durability)?;
         self.forget_writes();
@@ -136,7 +151,7 @@ impl Transaction {
         state.owner = self.id;
         state.locks.clone_from(&self.state.held.lock().locks);
         let state = Arc::new(state);
-        let request = Request::of_prepared(Phase::Prepare, &state, Durability::Sync);
+        let request = Request::of_prepared(Phase::Prepare, &state, prepare_durability);
         shared.commits.commit_request(request)?;
         // The locks now belong to the prepared transaction.
         self.state.held.lock().locks.clear();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::base::SeqNo;
 use crate::commit::Request;
 use crate::commit::prepared::{Phase, PreparedState};
 use crate::db::{Database, Durability};
@@ -35,8 +36,17 @@ use crate::error::Result;
 pub struct PreparedTransaction {
     db: Database,
     state: Arc<PreparedState>,
-    /// True after it was committed or rolled back.
-    decided: bool,
+    stage: Stage,
+}
+
+/// How far the decision has come.
+enum Stage {
+    Undecided,
+    /// Committed with this number, which was not visible yet. The row locks stay: their next owner
+    /// would not see this commit.
+    Ordered(SeqNo),
+    /// Committed and visible, or rolled back; the row locks are released.
+    Ended,
 }
 
 impl PreparedTransaction {
@@ -44,7 +54,7 @@ impl PreparedTransaction {
         PreparedTransaction {
             db,
             state,
-            decided: false,
+            stage: Stage::Undecided,
         }
     }
 
@@ -63,38 +73,85 @@ impl PreparedTransaction {
     /// [`Database::take_prepared`]. After `Io` and `Poisoned` it is committed or still prepared
     /// when the database is opened again.
     pub fn commit(mut self) -> Result<()> {
-        self.resolve(Phase::Commit, self.state.durability)?;
+        if let Stage::Undecided = self.stage {
+            let durability = self.state.durability;
+            let request = Request::of_prepared(Phase::Commit, &self.state, durability);
+            self.db.shared().commits.commit_request(request)?;
+            self.unlock();
+        }
+        self.finish()?;
         // The admission delay comes after the locks are released.
         self.db.shared().core.pay_for(self.state.ops().len());
         Ok(())
     }
 
-    /// Discards its writes. Errors as for [`PreparedTransaction::commit`]. Not synced: if power
-    /// loss removes the rollback, the transaction is prepared again.
-    pub fn rollback(mut self) -> Result<()> {
-        self.resolve(Phase::Rollback, Durability::Buffered)
+    /// Commits in the order of a coordinator's log: of two calls, the commit of the earlier one has
+    /// the lower number. Never waits for a sync: the commit is `Buffered`, and the coordinator's
+    /// log, which is durable before this call, decides after a power loss. Call
+    /// [`PreparedTransaction::commit`] afterwards, outside of the coordinator's lock: it waits
+    /// until the commit is visible, and for the admission delay. The commit is visible at once
+    /// unless another client waits for the sync of an earlier commit.
+    ///
+    /// A second call does nothing.
+    ///
+    /// # Errors
+    ///
+    /// As for [`PreparedTransaction::commit`]: the transaction stays prepared. A coordinator that
+    /// has promised the commit cannot go on after an error.
+    pub fn commit_ordered(&mut self) -> Result<()> {
+        if !matches!(self.stage, Stage::Undecided) {
+            return Ok(());
+        }
+        let shared = self.db.shared();
+        let request = Request::of_prepared(Phase::Commit, &self.state, Durability::Buffered);
+        let seqno = shared.commits.commit_request(request.ordered())?;
+        self.stage = Stage::Ordered(seqno);
+        if shared.core.read_points.visible() >= seqno {
+            self.unlock();
+        }
+        Ok(())
     }
 
-    fn resolve(&mut self, phase: Phase, durability: Durability) -> Result<()> {
-        let shared = self.db.shared();
-        shared
-            .commits
-            .commit_request(Request::of_prepared(phase, &self.state, durability))?;
-        shared
-            .row_locks
-            .table
-            .unlock_all(self.state.owner, &self.state.locks);
-        self.decided = true;
+    /// Discards its writes. Errors as for [`PreparedTransaction::commit`]. Not synced: if power
+    /// loss removes the rollback, the transaction is prepared again.
+    ///
+    /// `InvalidArgument` after [`PreparedTransaction::commit_ordered`].
+    pub fn rollback(mut self) -> Result<()> {
+        let request = Request::of_prepared(Phase::Rollback, &self.state, Durability::Buffered);
+        self.db.shared().commits.commit_request(request)?;
+        self.unlock();
         Ok(())
+    }
+
+    /// Waits until an ordered commit is visible, and releases its row locks.
+    fn finish(&mut self) -> Result<()> {
+        if let Stage::Ordered(seqno) = self.stage {
+            self.db.shared().commits.wait_until_visible(seqno)?;
+            self.unlock();
+        }
+        Ok(())
+    }
+
+    fn unlock(&mut self) {
+        let locks = &self.db.shared().row_locks;
+        locks.table.unlock_all(self.state.owner, &self.state.locks);
+        self.stage = Stage::Ended;
     }
 }
 
 impl Drop for PreparedTransaction {
     fn drop(&mut self) {
-        // A decided transaction need not wait for the log again.
-        if !self.decided && self.db.shared().core.access.is_own_process() {
-            let mut log = self.db.shared().commits.log.lock();
-            log.unresolved.give_back(&self.state);
+        if !self.db.shared().core.access.is_own_process() {
+            return;
+        }
+        match self.stage {
+            Stage::Undecided => {
+                let mut log = self.db.shared().commits.log.lock();
+                log.unresolved.give_back(&self.state);
+            }
+            // After a failure no commit follows that could miss this one.
+            Stage::Ordered(_) => drop(self.finish()),
+            Stage::Ended => {}
         }
     }
 }

@@ -29,6 +29,7 @@ mod full_device;
 mod golden;
 mod golden_whole;
 mod held_cursor;
+mod held_sync;
 mod hooks;
 mod ingest;
 mod inserts;
