@@ -236,7 +236,7 @@ pub enum Ending {
     Rollback,
     /// Prepare and commit.
     PrepareCommit,
-    /// Prepare with a durability of its own, and commit as a coordinator with a log of its own does.
+    /// Prepare with this durability, and commit as a coordinator with a log of its own does.
     PrepareOrdered(Durability),
     /// Prepare and rollback.
     PrepareRollback,

@@ -39,7 +39,7 @@ pub struct PreparedTransaction {
     stage: Stage,
 }
 
-/// How far the decision has come.
+/// Progress of the decision.
 enum Stage {
     Undecided,
     /// Committed with this number, which was not visible yet. The row locks stay: their next owner
