@@ -173,7 +173,7 @@ static ENGINES: [EngineEntry; 12] = [
     },
     EngineEntry {
         name: "mariadb-rocksdb",
-        variants: MYROCKS_VARIANTS,
+        variants: &SERVER_VARIANTS,
         description: "server: MariaDB with tables in MyRocks, log-structured merge trees of RocksDB",
         is_server: true,
         has_compaction_styles: false,
@@ -274,16 +274,6 @@ const INNODB_VARIANTS: &[Variant] = &[
     Variant {
         name: "page-compressed",
         description: "pages compressed when written, holes in the files: down to whole file system blocks",
-    },
-    SERVER_VARIANTS[0],
-    SERVER_VARIANTS[1],
-    SERVER_VARIANTS[2],
-];
-
-const MYROCKS_VARIANTS: &[Variant] = &[
-    Variant {
-        name: "bulk-load",
-        description: "clients insert by bulk load, without a look for duplicates: for load steps alone",
     },
     SERVER_VARIANTS[0],
     SERVER_VARIANTS[1],

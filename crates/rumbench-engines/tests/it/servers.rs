@@ -494,7 +494,7 @@ fn variants_of_the_server_are_on_in_their_own_rows_only() {
 fn rows_of_a_bulk_load_are_there_after_their_client() {
     let dir = tempfile::tempdir().unwrap();
     let config = OpenConfig {
-        variant: Some("bulk-load".to_string()),
+        settings: [("bulk_load".to_string(), "1".to_string())].into(),
         ..config(dir.path(), Durability::Buffered)
     };
     let mut entries = engines().iter();

@@ -147,7 +147,7 @@ fn start(config: &OpenConfig, storage: Storage, tuning: &Tuning) -> Result<Maria
         },
         storage,
         dialect,
-        bulk_load: tuning.variation.bulk_load,
+        bulk_load: tuning.bulk_load,
     })
 }
 
@@ -190,7 +190,7 @@ fn join(config: &OpenConfig, storage: Storage, tuning: &Tuning, given: &Given) -
         },
         storage,
         dialect,
-        bulk_load: tuning.variation.bulk_load,
+        bulk_load: tuning.bulk_load,
     };
     create_tables(&mut server.connect()?, dialect, config.schema)?;
     tuning.check_form(&mut server.connect()?)?;
@@ -213,8 +213,8 @@ fn check_version(place: &dyn std::fmt::Display, version: &str) -> Result<()> {
 
 fn facts(tuning: &Tuning, storage: Storage, own: &mut MariaSession) -> Result<EngineFacts> {
     let mut configuration = tuning.effective(own)?.to_map();
-    if tuning.variation.bulk_load {
-        let told = format!("{BEGIN_BULK_LOAD} (the variant)");
+    if tuning.bulk_load {
+        let told = format!("{BEGIN_BULK_LOAD} (as asked)");
         configuration.insert("clients".to_string(), told);
     }
     Ok(EngineFacts {

@@ -45,6 +45,8 @@ pub(super) struct Tuning {
     storage: Storage,
     /// Changes of the variant.
     pub(super) variation: Variation,
+    /// True if each client's connection is one bulk load of MyRocks.
+    pub(super) bulk_load: bool,
     /// External server, if one was given.
     pub(super) given: Option<Given>,
     /// Root of the binaries for a server that is started here; `None` for the default locations.
@@ -72,6 +74,10 @@ impl Tuning {
             log_mib = asked.take_in("log_mib", log_mib, 16..=1 << 20)?;
             file = asked.take_text("options_file");
         }
+        let bulk_load: u8 = match storage {
+            Storage::MyRocks => asked.take_in("bulk_load", 0, 0..=1)?,
+            Storage::InnoDb => 0,
+        };
         let variation = Variation::of(storage, config, &mut asked)?;
         asked.finish()?;
         let own = OwnLines::read(file)?;
@@ -97,6 +103,7 @@ impl Tuning {
         Ok(Tuning {
             storage,
             variation,
+            bulk_load: bulk_load == 1,
             given,
             root,
             at_commit,

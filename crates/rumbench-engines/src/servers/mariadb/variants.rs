@@ -21,9 +21,6 @@ pub(super) struct Variation {
     pub(super) performance_schema: bool,
     /// True if the server also has the other storage engine, tuned as if it were the only one.
     pub(super) has_both: bool,
-    /// True if clients insert by MyRocks' bulk load: sorted tables without memtables, no look for
-    /// duplicates, and no rows to see before the client's end.
-    pub(super) bulk_load: bool,
 }
 
 impl Variation {
@@ -41,7 +38,6 @@ impl Variation {
             binlog: false,
             performance_schema: false,
             has_both: false,
-            bulk_load: false,
         };
         let with = |form| Variation { form, ..plain };
         Ok(match (config.variant.as_deref(), storage) {
@@ -56,10 +52,6 @@ impl Variation {
             },
             (Some("both"), _) => Variation {
                 has_both: true,
-                ..plain
-            },
-            (Some("bulk-load"), Storage::MyRocks) => Variation {
-                bulk_load: true,
                 ..plain
             },
             (Some("compressed"), Storage::InnoDb) => with(Form::KeyBlocks {
