@@ -6,7 +6,7 @@ use crate::base::SeqNo;
 use crate::commit::Request;
 use crate::commit::prepared::{Phase, PreparedState};
 use crate::db::{Database, Durability};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Prepared transaction that waits for its coordinator's decision. It holds its row locks.
 ///
@@ -100,7 +100,7 @@ impl PreparedTransaction {
     /// has promised the commit cannot go on after an error.
     pub fn commit_ordered(&mut self) -> Result<()> {
         if !matches!(self.stage, Stage::Undecided) {
-            return Ok(());
+            return self.check_process();
         }
         let shared = self.db.shared();
         let request = Request::of_prepared(Phase::Commit, &self.state, Durability::Buffered);
@@ -125,11 +125,18 @@ impl PreparedTransaction {
 
     /// Waits until an ordered commit is visible, and releases its row locks.
     fn finish(&mut self) -> Result<()> {
+        self.check_process()?;
         if let Stage::Ordered(seqno) = self.stage {
             self.db.shared().commits.wait_until_visible(seqno)?;
             self.unlock();
         }
         Ok(())
+    }
+
+    /// Refuses a forked child before it takes a lock that a thread of its parent may hold.
+    fn check_process(&self) -> Result<()> {
+        let is_own = self.db.shared().core.access.is_own_process();
+        is_own.then_some(()).ok_or(Error::Forked)
     }
 
     fn unlock(&mut self) {

@@ -18,6 +18,7 @@ pub struct Handles {
     serializable: Transaction,
     of_transaction: Cursor,
     prepared: PreparedTransaction,
+    ordered: PreparedTransaction,
     cursor: Cursor,
     ingest: Ingest,
     load: BulkLoad,
@@ -32,6 +33,10 @@ pub fn handles(db: &Database, k: &Keyspace, store: &Path) -> Handles {
     k.put(b"held", &[7; 500]).expect("put");
     let prepared = db.begin(Isolation::Snapshot).expect("begin");
     prepared.put(k, b"prepared", b"1").expect("put");
+    let ordered = db.begin(Isolation::Snapshot).expect("begin");
+    ordered.put(k, b"ordered", b"1").expect("put");
+    let mut ordered = ordered.prepare(b"y").expect("prepare");
+    ordered.commit_ordered().expect("commit");
     let cancel = LockCancel::new();
     let options = TransactionOptions {
         cancel: Some(cancel.clone()),
@@ -67,6 +72,7 @@ pub fn handles(db: &Database, k: &Keyspace, store: &Path) -> Handles {
     Handles {
         snapshot: db.snapshot().expect("snapshot"),
         prepared: prepared.prepare(b"x").expect("prepare"),
+        ordered,
         changes: db.changes(db.visible_seqno() + 1).expect("changes"),
         store: BackupStore::open(store).expect("store"),
         value: k.get(b"held").expect("get").expect("the row"),
@@ -183,7 +189,8 @@ fn of_the_rest(check: &mut Check, handles: Handles, scratch: &Path) {
         transaction,
         serializable,
         mut of_transaction,
-        prepared,
+        mut prepared,
+        mut ordered,
         mut cursor,
         mut ingest,
         mut load,
@@ -218,7 +225,10 @@ fn of_the_rest(check: &mut Check, handles: Handles, scratch: &Path) {
     check.refused("store restore", restored.err());
     check.refused("store delete", store.delete(1).err());
     check.refused("commit", transaction.commit().err());
+    check.refused("commit in order", prepared.commit_ordered().err());
     check.refused("resolve", prepared.commit().err());
+    check.refused("commit in order again", ordered.commit_ordered().err());
+    check.refused("finish", ordered.commit().err());
     serializable.rollback();
     cancel.cancel();
     // A value that was read before is still readable without a call of the database.
