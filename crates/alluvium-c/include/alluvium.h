@@ -1449,19 +1449,21 @@ alluvium_code alluvium_prepared_commit(struct alluvium_prepared *prepared,
                                        struct alluvium_error **error);
 
 // Commits in the order of a coordinator's log: of two calls, the commit of the earlier one has the
-// lower number. Never waits for a sync. The commit is buffered, and the coordinator's log, durable
-// before this call, decides after a power loss. Call alluvium_prepared_commit afterwards, outside
-// of the coordinator's lock: it waits until the commit is visible, which it mostly is at once, and
-// for the admission delay. After an error the transaction stays prepared, and a coordinator that
-// has promised the commit cannot go on.
+// lower number. Waits for no sync of another client. The commit is buffered, and the coordinator's
+// log, durable before this call, decides after a power loss. Call alluvium_prepared_commit
+// afterwards, outside of the coordinator's lock: it waits until the commit is visible, which it
+// mostly is at once, and for the admission delay. After an error the transaction stays prepared,
+// and a coordinator that has promised the commit cannot go on.
 alluvium_code alluvium_prepared_commit_ordered(struct alluvium_prepared *prepared,
                                                struct alluvium_error **error);
 
 // Rolls back the transaction's writes. Otherwise like alluvium_prepared_commit.
+// ALLUVIUM_CODE_INVALID_ARGUMENT after alluvium_prepared_commit_ordered.
 alluvium_code alluvium_prepared_rollback(struct alluvium_prepared *prepared,
                                          struct alluvium_error **error);
 
-// Frees a handle. Without a decision the transaction stays prepared.
+// Frees a handle. Without a decision the transaction stays prepared. After
+// alluvium_prepared_commit_ordered alone it may wait for the sync of an earlier commit.
 void alluvium_prepared_free(struct alluvium_prepared *prepared);
 
 // Begins a transaction. `options` may be NULL: snapshot isolation.

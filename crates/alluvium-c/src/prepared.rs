@@ -84,11 +84,11 @@ pub extern "C" fn alluvium_prepared_commit(
 }
 
 /// Commits in the order of a coordinator's log: of two calls, the commit of the earlier one has the
-/// lower number. Never waits for a sync. The commit is buffered, and the coordinator's log, durable
-/// before this call, decides after a power loss. Call alluvium_prepared_commit afterwards, outside
-/// of the coordinator's lock: it waits until the commit is visible, which it mostly is at once, and
-/// for the admission delay. After an error the transaction stays prepared, and a coordinator that
-/// has promised the commit cannot go on.
+/// lower number. Waits for no sync of another client. The commit is buffered, and the coordinator's
+/// log, durable before this call, decides after a power loss. Call alluvium_prepared_commit
+/// afterwards, outside of the coordinator's lock: it waits until the commit is visible, which it
+/// mostly is at once, and for the admission delay. After an error the transaction stays prepared,
+/// and a coordinator that has promised the commit cannot go on.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_prepared_commit_ordered(
     prepared: Option<&mut alluvium_prepared>,
@@ -101,6 +101,7 @@ pub extern "C" fn alluvium_prepared_commit_ordered(
 }
 
 /// Rolls back the transaction's writes. Otherwise like alluvium_prepared_commit.
+/// ALLUVIUM_CODE_INVALID_ARGUMENT after alluvium_prepared_commit_ordered.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_prepared_rollback(
     prepared: Option<&mut alluvium_prepared>,
@@ -109,7 +110,8 @@ pub extern "C" fn alluvium_prepared_rollback(
     call(error, || given(prepared, "prepared")?.take()?.rollback())
 }
 
-/// Frees a handle. Without a decision the transaction stays prepared.
+/// Frees a handle. Without a decision the transaction stays prepared. After
+/// alluvium_prepared_commit_ordered alone it may wait for the sync of an earlier commit.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_prepared_free(prepared: Option<Box<alluvium_prepared>>) {
     quietly(|| drop(prepared));

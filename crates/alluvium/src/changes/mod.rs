@@ -62,7 +62,8 @@ pub struct Changes {
 pub struct ChangesOptions {
     /// If true, returns only commits that survive any power loss. If false and the database commits
     /// with [`Durability::Buffered`], the stream may return commits that a power loss removes, and
-    /// other commits may then get their numbers.
+    /// other commits may then get their numbers. So may, at every durability, the steps of prepared
+    /// transactions that wait for no sync, and the number of a prepare whose sync has not ended.
     pub durable_only: bool,
     /// Names of keyspaces to return operations and changes of; empty: all. Commits without any of
     /// them are skipped.

@@ -177,7 +177,10 @@ impl Log {
         while self.held_back.pop_front_if(is_durable).is_some() {}
         let first = self.held_back.front().map(|held| held.first);
         let newest = first.map_or(self.last_seqno, |first| first - 1);
-        env.progress.publish(newest);
+        // Waiting threads are woken only if there is something new.
+        if newest > env.core.read_points.visible() {
+            env.progress.publish(newest);
+        }
     }
 
     /// Decides which commits of a group are admitted, and the result of each.

@@ -99,39 +99,41 @@ impl CommitPipeline {
 
     /// Processes a group that waits for no sync.
     fn lead(&self, group: &[Arc<Commit>]) -> Vec<Result<Done>> {
-        self.process(group, || self.log.lock().process(&self.env, group))
+        self.process(group, &mut self.log.lock())
     }
 
     /// Processes a group and syncs the log.
     fn lead_synced(&self, group: &[Arc<Commit>]) -> Vec<Result<Done>> {
-        self.process(group, || {
-            let (results, unsynced) = {
-                let mut log = self.log.lock();
-                (log.process(&self.env, group), log.unsynced())
-            };
-            if !results.iter().any(|done| matches!(done, Ok(Done::At(_)))) {
-                return results;
-            }
-            match self.make_durable(unsynced) {
-                Ok(()) => results,
-                Err(error) => results
-                    .into_iter()
-                    .map(|done| done.and(Err(error.clone())))
-                    .collect(),
-            }
-        })
-    }
-
-    /// Runs a leader's work. If a leader unwound, its group and every thread queued after it would
-    /// wait forever.
-    fn process(
-        &self,
-        group: &[Arc<Commit>],
-        work: impl FnOnce() -> Vec<Result<Done>>,
-    ) -> Vec<Result<Done>> {
-        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        let (results, unsynced) = {
+            let mut log = self.log.lock();
+            (self.process(group, &mut log), log.unsynced())
+        };
+        if !results.iter().any(|done| matches!(done, Ok(Done::At(_)))) {
+            return results;
+        }
+        let synced = catch_unwind(AssertUnwindSafe(|| self.make_durable(unsynced)));
+        let synced = synced.unwrap_or_else(|_| {
             let error = self.env.core.poison_after_panic();
             self.wake_waiting();
+            Err(error)
+        });
+        match synced {
+            Ok(()) => results,
+            Err(error) => {
+                let failed = |done: Result<Done>| done.and(Err(error.clone()));
+                results.into_iter().map(failed).collect()
+            }
+        }
+    }
+
+    /// Processes a group. If a leader unwound, its group and every thread queued after it would
+    /// wait forever. The database is poisoned under the mutex: the leader of the other queue would
+    /// publish what was applied of the group.
+    fn process(&self, group: &[Arc<Commit>], log: &mut Log) -> Vec<Result<Done>> {
+        let processed = AssertUnwindSafe(|| log.process(&self.env, group));
+        catch_unwind(processed).unwrap_or_else(|_| {
+            let error = self.env.core.poison_after_panic();
+            self.env.progress.grew.notify_all();
             group.iter().map(|_| Err(error.clone())).collect()
         })
     }

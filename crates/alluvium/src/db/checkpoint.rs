@@ -98,6 +98,9 @@ impl Shared {
             let stored = &mut captured.state.read_clock_ms;
             *stored = self.core.clock.confirmed().max(*stored);
         }
+        drop(store);
+        // The flush may have synced a commit before its own leader publishes it.
+        self.commits.wait_until_visible(captured.state.last_seqno)?;
         Ok(captured)
     }
 }

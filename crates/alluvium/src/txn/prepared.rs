@@ -86,11 +86,12 @@ impl PreparedTransaction {
     }
 
     /// Commits in the order of a coordinator's log: of two calls, the commit of the earlier one has
-    /// the lower number. Never waits for a sync: the commit is `Buffered`, and the coordinator's
-    /// log, which is durable before this call, decides after a power loss. Call
+    /// the lower number. Waits for no sync of another client: the commit is `Buffered`, and the
+    /// coordinator's log, which is durable before this call, decides after a power loss. Call
     /// [`PreparedTransaction::commit`] afterwards, outside of the coordinator's lock: it waits
     /// until the commit is visible, and for the admission delay. The commit is visible at once
-    /// unless another client waits for the sync of an earlier commit.
+    /// unless another client waits for the sync of an earlier commit. Then the row locks stay until
+    /// `commit`, or until the handle is dropped, which waits for that sync.
     ///
     /// A second call does nothing.
     ///

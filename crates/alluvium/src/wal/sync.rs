@@ -5,7 +5,12 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use super::{hard_io, sync_dir};
 use crate::error::{Error, Result};
+use crate::sync::plain::Mutex;
 use crate::vfs::{Vfs, VfsFile};
+
+/// Held during a sync: the kernel reports a failed write to one of two syncs of a file at one time,
+/// and the other one would take its records for durable. Guards no data; a leaf in the lock order.
+pub(super) type Turn = Mutex<()>;
 
 /// Syncs the log up to the end it had when this handle was taken.
 #[derive(Debug, Clone)]
@@ -15,6 +20,7 @@ pub struct WalSync {
     pub(super) file: Arc<dyn VfsFile>,
     pub(super) names: Option<Names>,
     pub(super) failure: Arc<OnceLock<Error>>,
+    pub(super) turn: Arc<Turn>,
 }
 
 impl WalSync {
@@ -26,6 +32,7 @@ impl WalSync {
     /// [`Error::Io`] is final, and repeated by every later call on this log: a second sync could
     /// report success although the kernel has dropped the pages that the first one could not write.
     pub fn sync(&self) -> Result<()> {
+        let _turn = self.turn.lock();
         if let Some(error) = self.failure.get() {
             return Err(error.clone());
         }
@@ -49,11 +56,13 @@ pub struct LateSync {
     pub(super) files: Vec<Weak<dyn VfsFile>>,
     pub(super) names: Option<Names>,
     pub(super) failure: Arc<OnceLock<Error>>,
+    pub(super) turn: Arc<Turn>,
 }
 
 impl LateSync {
     /// Syncs like [`WalSync::sync`], with the same errors.
     pub fn sync(&self) -> Result<()> {
+        let _turn = self.turn.lock();
         if let Some(error) = self.failure.get() {
             return Err(error.clone());
         }

@@ -18,7 +18,7 @@ use super::segment::{
     CUT_MARK, SEGMENT_HEADER_BYTES, SHORT_SEGMENT_BYTES, SegmentHeader, begin_segment,
     create_segment, segment_uid,
 };
-use super::sync::{LateSync, Names, WalSync};
+use super::sync::{LateSync, Names, Turn, WalSync};
 use super::{RecordKind, SegmentEnd, WalPosition, hard_io, sync_dir};
 use crate::base::{SEQNO_MAX, SegmentId, SeqNo};
 use crate::error::{Error, Result};
@@ -81,6 +81,8 @@ pub struct WalWriter {
     /// The first failed write or sync, shared with every [`WalSync`]. Set once; nothing is written
     /// afterwards.
     failure: Arc<OnceLock<Error>>,
+    /// Shared with every [`WalSync`]: one sync at a time.
+    turn: Arc<Turn>,
 }
 
 /// The segment being written.
@@ -167,6 +169,7 @@ impl WalWriter {
             pending_prepared: false,
             last_seqno: 0,
             failure: Arc::default(),
+            turn: Arc::default(),
         })
     }
 
@@ -277,6 +280,7 @@ impl WalWriter {
             file: Arc::clone(&self.segment.file),
             names: self.names(),
             failure: Arc::clone(&self.failure),
+            turn: Arc::clone(&self.turn),
         }
     }
 
@@ -299,6 +303,7 @@ impl WalWriter {
                 .collect(),
             names: self.names(),
             failure: Arc::clone(&self.failure),
+            turn: Arc::clone(&self.turn),
         }
     }
 
