@@ -23,7 +23,6 @@ mistakes=(
     # a transaction is delayed by admission control before it releases its row locks
     locks-while-paying=a_delayed_commit_holds_no_row_locks
     early-unlock            # a transaction releases its row locks before it commits
-    ordered-unlock:3000     # an ordered commit frees its rows before it is visible
     unchecked-lock          # a row that changed since the snapshot is locked all the same
     unchecked-reads         # a serializable commit does not check its read set
     early-publication       # commits are visible before they are in the memtables
