@@ -143,15 +143,14 @@ impl Transaction {
         if durability == Durability::None {
             return refuse("a prepare that a killed process may lose decides nothing");
         }
-        let prepare_durability = durability;
         let ops = self.payload()?.unwrap_or_default();
-        let durability = shared.core.durability(self.options.durability)?;
+        let of_commit = shared.core.durability(self.options.durability)?;
         self.forget_writes();
-        let mut state = PreparedState::new(xid, &ops, durability);
+        let mut state = PreparedState::new(xid, &ops, of_commit);
         state.owner = self.id;
         state.locks.clone_from(&self.state.held.lock().locks);
         let state = Arc::new(state);
-        let request = Request::of_prepared(Phase::Prepare, &state, prepare_durability);
+        let request = Request::of_prepared(Phase::Prepare, &state, durability);
         shared.commits.commit_request(request)?;
         // The locks now belong to the prepared transaction.
         self.state.held.lock().locks.clear();

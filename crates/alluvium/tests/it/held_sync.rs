@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use alluvium::{
@@ -58,6 +58,16 @@ impl Held {
             .expect("keyspace");
         vfs.set(true);
         Held { vfs, db, k, gate }
+    }
+
+    /// Writes the row `synced` on a thread, and returns while its sync is held.
+    fn put_synced<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> ScopedJoinHandle<'scope, alluvium::Result<()>> {
+        let thread = scope.spawn(|| put_synced(&self.db, &self.k, "synced"));
+        self.wait();
+        thread
     }
 
     /// Waits until a sync is held.
@@ -140,8 +150,7 @@ fn no_commit_is_seen_before_the_sync_of_an_earlier_one() {
     thread::scope(|scope| {
         let _end = held.end_at_last();
         let mut ordered = held.prepared("ordered");
-        let synced = scope.spawn(|| put_synced(db, k, "synced"));
-        held.wait();
+        let synced = held.put_synced(scope);
         let before = db.visible_seqno();
         // Returns, but is not visible, and keeps its row from others.
         ordered.commit_ordered().expect("commit");
@@ -176,12 +185,11 @@ fn no_commit_is_seen_before_the_sync_of_an_earlier_one() {
 #[test]
 fn a_handle_that_is_dropped_after_its_ordered_commit_frees_its_rows_once_it_is_visible() {
     let held = Held::new();
-    let (db, k) = (&held.db, &held.k);
+    let k = &held.k;
     thread::scope(|scope| {
         let _end = held.end_at_last();
         let mut ordered = held.prepared("row");
-        let synced = scope.spawn(|| put_synced(db, k, "synced"));
-        held.wait();
+        let synced = held.put_synced(scope);
         ordered.commit_ordered().expect("commit");
         let dropped = scope.spawn(move || drop(ordered));
         held.end();
@@ -198,12 +206,11 @@ fn a_handle_that_is_dropped_after_its_ordered_commit_frees_its_rows_once_it_is_v
 #[test]
 fn after_a_failed_sync_nothing_that_waited_for_it_is_seen_or_acknowledged() {
     let held = Held::new();
-    let (db, k) = (&held.db, &held.k);
+    let k = &held.k;
     thread::scope(|scope| {
         let _end = held.end_at_last();
         let mut ordered = held.prepared("ordered");
-        let synced = scope.spawn(|| put_synced(db, k, "synced"));
-        held.wait();
+        let synced = held.put_synced(scope);
         ordered.commit_ordered().expect("commit");
         let late = scope.spawn(|| k.put(b"late", b"1"));
         wait_until(|| held.is_logged("late"));
