@@ -360,6 +360,9 @@ typedef struct alluvium_list alluvium_list;
 // alluvium_transaction_options). Cancellation is permanent.
 typedef struct alluvium_lock_cancel alluvium_lock_cancel;
 
+// Waits for row locks under way at the time of the call, oldest first.
+typedef struct alluvium_lock_wait_list alluvium_lock_wait_list;
+
 // A prepared transaction that waits for a decision. For one thread at a time. Freeing it decides
 // nothing: the transaction stays prepared, also over a restart.
 typedef struct alluvium_prepared alluvium_prepared;
@@ -421,6 +424,35 @@ typedef struct alluvium_event {
   // A time of the database, in milliseconds since 1970.
   uint64_t time_ms;
 } alluvium_event;
+
+// Transaction or batch that has a row lock or waits for one.
+typedef struct alluvium_lock_owner {
+  // Number that no other transaction or batch has while the database is open.
+  uint64_t id;
+  // Tag from alluvium_transaction_options. 0 for batches, for transactions without a tag, and
+  // for prepared ones without a handle.
+  uint64_t tag;
+} alluvium_lock_owner;
+
+// A wait for a row lock, valid until the listener returns or the list is freed, like everything it
+// points to.
+typedef struct alluvium_lock_wait {
+  // Size of this struct in the library. It is smaller if the library is older than the header:
+  // then the fields after that size do not exist.
+  size_t struct_size;
+  // Transaction or batch that waits.
+  struct alluvium_lock_owner waiter;
+  // Owners of the lock, then the requests that get it earlier and exclude this one.
+  const struct alluvium_lock_owner *owners;
+  // Number of owners.
+  size_t owner_count;
+  // Name of the row's keyspace.
+  struct alluvium_slice keyspace;
+  // Key of the row.
+  struct alluvium_slice key;
+  // Time waited so far, in microseconds.
+  uint64_t waited_us;
+} alluvium_lock_wait;
 
 // Options of alluvium_open. Set struct_size to sizeof(alluvium_options) and the rest to zero for
 // the defaults.
@@ -486,6 +518,13 @@ typedef struct alluvium_options {
   // Maximum number of open table and value files, at least 16; others are closed and reopened
   // for the next read. 0: half of the files that the process may open.
   uint64_t open_files;
+  // Receives each wait for a row lock before it begins; NULL: no listener. Called by the waiting
+  // thread, without a lock held. It may call the database and cancel waits, but must not use the
+  // waiting transaction, and must neither throw nor jump out. It must stay valid until every
+  // handle of the database is freed.
+  void (*lock_wait_listener)(void *context, const struct alluvium_lock_wait *wait);
+  // Passed to lock_wait_listener.
+  void *lock_wait_context;
 } alluvium_options;
 
 // Options of alluvium_keyspace_open, fixed when the keyspace is created.
@@ -606,11 +645,15 @@ typedef struct alluvium_transaction_options {
   // changed a row that this transaction wrote, locked or read for update. Not with
   // READ_COMMITTED, and such a transaction cannot be prepared.
   uint32_t optimistic;
-  // Must be 0.
-  uint32_t reserved;
+  // Not 0: take the read point at the first read, or after the lock if a row is locked first,
+  // instead of at the beginning.
+  uint32_t late_read_point;
   // Token that ends lock waits from another thread, or NULL. The transaction keeps its own
   // reference.
   const struct alluvium_lock_cancel *cancel;
+  // Number that names the transaction in an alluvium_lock_owner, for example that of a session.
+  // 0: none.
+  uint64_t tag;
 } alluvium_transaction_options;
 
 // Read amplification of a whole database since its opening. Not a number (NaN) if there were no
@@ -1423,6 +1466,25 @@ uint64_t alluvium_snapshot_seqno(const struct alluvium_snapshot *snapshot);
 // Frees a snapshot. Its cursors stay valid.
 void alluvium_snapshot_free(struct alluvium_snapshot *snapshot);
 
+// Gets the waits for row locks under way, as a list to be freed. The waits are read one after
+// another, so two of them may be from different moments.
+alluvium_code alluvium_lock_waits(const struct alluvium_database *database,
+                                  struct alluvium_lock_wait_list **list,
+                                  struct alluvium_error **error);
+
+// Returns the number of waits in the list; 0 for NULL.
+size_t alluvium_lock_wait_list_count(const struct alluvium_lock_wait_list *list);
+
+// Fills `wait` (its struct_size must be set) with the wait at this index, counted from 0. It
+// points into the list. ALLUVIUM_CODE_INVALID_ARGUMENT if the index is out of range.
+alluvium_code alluvium_lock_wait_list_item(const struct alluvium_lock_wait_list *list,
+                                           size_t index,
+                                           struct alluvium_lock_wait *wait,
+                                           struct alluvium_error **error);
+
+// Frees a list.
+void alluvium_lock_wait_list_free(struct alluvium_lock_wait_list *list);
+
 // Gets the ids of all prepared transactions without a decision, sorted, as a list to be freed.
 // Transactions with an open handle are included.
 alluvium_code alluvium_prepared_list(const struct alluvium_database *database,
@@ -1465,6 +1527,61 @@ alluvium_code alluvium_prepared_rollback(struct alluvium_prepared *prepared,
 // Frees a handle. Without a decision the transaction stays prepared. After
 // alluvium_prepared_commit_ordered alone it may wait for the sync of an earlier commit.
 void alluvium_prepared_free(struct alluvium_prepared *prepared);
+
+// Makes plain reads and cursors of the next statement see the commit of a snapshot and the
+// transaction's own writes, instead of the newest commit at each read; NULL ends this. Reads that
+// lock their row still see the newest commit. The transaction keeps its own reference to the
+// snapshot. Only at read committed; ALLUVIUM_CODE_INVALID_ARGUMENT otherwise.
+alluvium_code alluvium_transaction_set_read_point(const struct alluvium_transaction *transaction,
+                                                  const struct alluvium_snapshot *snapshot,
+                                                  struct alluvium_error **error);
+
+// Sets the maximum of later waits for a row lock, in milliseconds, or ALLUVIUM_NO_WAIT. 0: the
+// database's lock_timeout_ms.
+alluvium_code alluvium_transaction_set_lock_timeout(const struct alluvium_transaction *transaction,
+                                                    int64_t lock_timeout_ms,
+                                                    struct alluvium_error **error);
+
+// Sets the token that ends later lock waits from another thread; NULL: none. A canceled token
+// stays canceled, so give each statement a new one. The transaction keeps its own reference.
+alluvium_code alluvium_transaction_set_cancel(const struct alluvium_transaction *transaction,
+                                              const struct alluvium_lock_cancel *cancel,
+                                              struct alluvium_error **error);
+
+// Locks a row and gets its newest version, own writes included, even if the row does not exist.
+// `mode` is an alluvium_lock_mode. The row is not checked against the read point: no
+// ALLUVIUM_CODE_CONFLICT, now or in later calls that lock or write it. `value` gets NULL if the
+// row does not exist. Not for optimistic transactions.
+alluvium_code alluvium_transaction_get_newest_locked(const struct alluvium_transaction *transaction,
+                                                     const struct alluvium_keyspace *keyspace,
+                                                     const void *key,
+                                                     size_t key_size,
+                                                     uint32_t mode,
+                                                     struct alluvium_value **value,
+                                                     struct alluvium_error **error);
+
+// Inserts a row unless it exists: locks it, and `existing` gets the value of its newest version,
+// or NULL if the row was inserted. ALLUVIUM_CODE_CONFLICT if the row does not exist and another
+// transaction has changed it since the read point. An optimistic transaction locks nothing and
+// looks at its read point.
+alluvium_code alluvium_transaction_insert_new(const struct alluvium_transaction *transaction,
+                                              const struct alluvium_keyspace *keyspace,
+                                              const void *key,
+                                              size_t key_size,
+                                              const void *value,
+                                              size_t value_size,
+                                              struct alluvium_value **existing,
+                                              struct alluvium_error **error);
+
+// Releases the newest lock on a row that the transaction has read and does not want. `released`
+// gets false if the transaction has written the row, or if the lock is older than its newest
+// savepoint. A row that was locked several times stays locked until each lock is released.
+alluvium_code alluvium_transaction_unlock(const struct alluvium_transaction *transaction,
+                                          const struct alluvium_keyspace *keyspace,
+                                          const void *key,
+                                          size_t key_size,
+                                          bool *released,
+                                          struct alluvium_error **error);
 
 // Begins a transaction. `options` may be NULL: snapshot isolation.
 alluvium_code alluvium_begin(const struct alluvium_database *database,

@@ -1,5 +1,5 @@
 //! The caller's functions that the engine calls: the clock and compaction filters. Listeners are in
-//! `listener`.
+//! `listener` and `lock_wait`.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::mem::MaybeUninit;
 
 /// Pointer that is passed back to the caller's functions.
 #[derive(Clone, Copy)]
-struct Context(*mut c_void);
+pub(crate) struct Context(pub *mut c_void);
 
 // SAFETY: the pointer is only passed back to the caller's functions. By the contract they may be
 // called on any thread, by several at once.
@@ -27,7 +27,7 @@ unsafe impl Sync for Context {}
 impl Context {
     /// Returns the pointer. A method, so that closures capture the whole `Context` and not the
     /// pointer in it.
-    fn pointer(&self) -> *mut c_void {
+    pub fn pointer(&self) -> *mut c_void {
         self.0
     }
 }

@@ -39,6 +39,7 @@ mod database;
 mod error;
 mod error_list;
 mod listener;
+mod lock_wait;
 mod options;
 mod value;
 
@@ -51,7 +52,9 @@ mod callback;
 mod cursor;
 mod snapshot;
 
+mod lock_waits;
 mod prepared;
+mod statement;
 mod transaction;
 
 mod amplification;
@@ -80,12 +83,15 @@ pub use histogram::*;
 pub use ingest::*;
 pub use keyspace::*;
 pub use listener::*;
+pub use lock_wait::*;
+pub use lock_waits::*;
 pub use maintenance::*;
 pub use options::*;
 pub use prepared::*;
 pub use reader::*;
 pub use repair::*;
 pub use snapshot::*;
+pub use statement::*;
 pub use stats::*;
 pub use transaction::*;
 pub use value::*;

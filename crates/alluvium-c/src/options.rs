@@ -11,6 +11,7 @@ use alluvium::{
 use crate::borrow::{invalid, optional_bytes};
 use crate::callback::clock;
 use crate::listener::alluvium_event;
+use crate::lock_wait::{alluvium_lock_wait, lock_wait_listener};
 use crate::sized::SizedStruct;
 use crate::transaction::alluvium_lock_cancel;
 
@@ -168,6 +169,14 @@ pub struct alluvium_options {
     /// Maximum number of open table and value files, at least 16; others are closed and reopened
     /// for the next read. 0: half of the files that the process may open.
     pub open_files: u64,
+    /// Receives each wait for a row lock before it begins; NULL: no listener. Called by the waiting
+    /// thread, without a lock held. It may call the database and cancel waits, but must not use the
+    /// waiting transaction, and must neither throw nor jump out. It must stay valid until every
+    /// handle of the database is freed.
+    pub lock_wait_listener:
+        Option<unsafe extern "C" fn(context: *mut c_void, wait: *const alluvium_lock_wait)>,
+    /// Passed to lock_wait_listener.
+    pub lock_wait_context: *mut c_void,
 }
 
 /// Options of alluvium_keyspace_open, fixed when the keyspace is created.
@@ -225,11 +234,15 @@ pub struct alluvium_transaction_options {
     /// changed a row that this transaction wrote, locked or read for update. Not with
     /// READ_COMMITTED, and such a transaction cannot be prepared.
     pub optimistic: u32,
-    /// Must be 0.
-    pub reserved: u32,
+    /// Not 0: take the read point at the first read, or after the lock if a row is locked first,
+    /// instead of at the beginning.
+    pub late_read_point: u32,
     /// Token that ends lock waits from another thread, or NULL. The transaction keeps its own
     /// reference.
     pub cancel: *const alluvium_lock_cancel,
+    /// Number that names the transaction in an alluvium_lock_owner, for example that of a session.
+    /// 0: none.
+    pub tag: u64,
 }
 
 /// Options of alluvium_cursor_open. NULL or zeros: all rows.
@@ -269,10 +282,10 @@ unsafe impl SizedStruct for alluvium_cursor_options {}
 // Each size is the sum of the field sizes, so there is no padding. These sizes only ever grow.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(
-    size_of::<alluvium_options>() == 9 * 8 + 4 * 4 + 7 * 8
+    size_of::<alluvium_options>() == 9 * 8 + 4 * 4 + 9 * 8
         && size_of::<alluvium_keyspace_options>() == 8 + 4 * 4 + 2 * 8 + 2 * 4 + 8
         && size_of::<alluvium_write_options>() == 8 + 2 * 4
-        && size_of::<alluvium_transaction_options>() == 8 + 2 * 4 + 8 + 2 * 4 + 8
+        && size_of::<alluvium_transaction_options>() == 8 + 2 * 4 + 8 + 2 * 4 + 2 * 8
         && size_of::<alluvium_cursor_options>() == 8 * 8
 );
 
@@ -288,7 +301,7 @@ pub(crate) fn durability(number: u32) -> Result<Option<Durability>> {
 }
 
 /// Converts milliseconds; `None` means the default, and a negative number no wait.
-fn lock_timeout(ms: i64) -> Option<Duration> {
+pub(crate) fn lock_timeout(ms: i64) -> Option<Duration> {
     match u64::try_from(ms) {
         Ok(0) => None,
         Ok(ms) => Some(Duration::from_millis(ms)),
@@ -356,6 +369,7 @@ impl alluvium_options {
             transaction_bytes: bytes_number(self.transaction_bytes, "transaction_bytes")?,
             change_log_bytes: self.change_log_bytes,
             open_files: bytes_number(self.open_files, "open_files")?,
+            lock_wait_listener: lock_wait_listener(self.lock_wait_listener, self.lock_wait_context),
             ..default
         })
     }
@@ -436,7 +450,6 @@ impl alluvium_write_options {
 
 impl alluvium_transaction_options {
     pub(crate) unsafe fn to_engine(self) -> Result<TransactionOptions> {
-        check_reserved(self.reserved)?;
         // SAFETY: the contract: NULL or a token that was not freed.
         let cancel = unsafe { self.cancel.as_ref() };
         Ok(TransactionOptions {
@@ -450,6 +463,8 @@ impl alluvium_transaction_options {
             lock_timeout: lock_timeout(self.lock_timeout_ms),
             cancel: cancel.map(|cancel| cancel.0.clone()),
             optimistic: self.optimistic != 0,
+            late_read_point: self.late_read_point != 0,
+            tag: (self.tag != 0).then_some(self.tag),
         })
     }
 }

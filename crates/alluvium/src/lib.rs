@@ -115,7 +115,7 @@ pub use repair::{LostRange, RepairReport, repair, repair_on};
 pub use snapshot::Snapshot;
 pub use table::PinnedValue as Value;
 pub use txn::{
-    Isolation, LockCancel, LockMode, PreparedTransaction, Savepoint, Transaction,
-    TransactionOptions, WriteBatch,
+    Isolation, LockCancel, LockMode, LockOwner, LockWaitInfo, LockWaitListener,
+    PreparedTransaction, Savepoint, Transaction, TransactionOptions, WriteBatch,
 };
 pub use verify::{VerifyReport, WrongInsert};

@@ -42,6 +42,8 @@ const ENGINE: &[&[&str]] = &[
     &["wal"],
     &["version"],
     // Services and vocabulary that are independent of an open database.
+    &["txn::lock_table"],
+    &["txn::lock_waits"],
     &[
         "read_points",
         "clock",
@@ -56,7 +58,7 @@ const ENGINE: &[&[&str]] = &[
         "db::poison",
         "keyspace::options",
     ],
-    &["txn::lock_table", "txn::write_set", "txn::write_cursor"],
+    &["txn::write_set", "txn::write_cursor"],
     &[
         "compaction::dictionaries",
         "compaction::fold",

@@ -74,6 +74,7 @@ void test_owners(void);
 void test_snapshots(void);
 void test_cursors(void);
 void test_transactions(void);
+void test_statements(void);
 void test_prepared(void);
 void test_callbacks(void);
 void test_maintenance(void);

@@ -103,6 +103,7 @@ int main(int count, char **arguments) {
     test_snapshots();
     test_cursors();
     test_transactions();
+    test_statements();
     test_prepared();
     test_callbacks();
     test_maintenance();

@@ -49,7 +49,7 @@ use crate::memory::Use;
 use crate::snapshot::Snapshot;
 use crate::txn::WriteBatch;
 use crate::txn::write_set::WriteSet;
-use crate::txn::{Isolation, Transaction, TransactionOptions};
+use crate::txn::{Isolation, LockWaitInfo, Transaction, TransactionOptions};
 use crate::vfs::Vfs;
 
 /// An open database. Clones are handles of the same database, which closes when its last handle of
@@ -316,6 +316,17 @@ impl Database {
     pub fn begin_with(&self, options: TransactionOptions) -> Result<Transaction> {
         self.shared().core.access.check_open()?;
         Transaction::begin(self.clone(), options)
+    }
+
+    /// Returns the waits for row locks under way, oldest first. The waits are read one after
+    /// another, so two of them may be from different moments.
+    ///
+    /// # Errors
+    ///
+    /// `Closed`, `Forked`.
+    pub fn lock_waits(&self) -> Result<Vec<LockWaitInfo>> {
+        self.shared().core.access.check_open()?;
+        Ok(self.shared().row_locks.waits())
     }
 
     /// Makes everything committed so far as durable as [`Durability::Sync`] does. Without a log

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::event::EventListener;
+use crate::txn::lock_waits::LockWaitListener;
 
 /// Guarantee of an acknowledged commit. A commit is acknowledged when its call returns `Ok`.
 ///
@@ -89,6 +90,8 @@ pub struct Options {
     pub open_files: Option<usize>,
     /// Listener for background events.
     pub event_listener: Option<Arc<dyn EventListener>>,
+    /// Listener for waits for row locks.
+    pub lock_wait_listener: Option<Arc<dyn LockWaitListener>>,
 }
 
 impl Default for Options {
@@ -110,6 +113,7 @@ impl Default for Options {
             change_log_bytes: 0,
             open_files: None,
             event_listener: None,
+            lock_wait_listener: None,
         }
     }
 }

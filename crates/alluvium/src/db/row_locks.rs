@@ -1,9 +1,10 @@
 //! Row locks that are held for one commit (plain batches, optimistic transactions), and those of
-//! prepared transactions after recovery. Other transactions lock rows in [`LockTable`] themselves.
+//! prepared transactions after recovery; the waits of all requests. Other transactions lock rows in
+//! [`LockTable`] themselves, and come here if they have to wait.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
@@ -12,13 +13,18 @@ use crate::commit::Log;
 use crate::commit::payload::written_rows;
 use crate::db::core::Core;
 use crate::error::Result;
+use crate::sync::time::Instant;
 use crate::sync::{THREAD_SHARDS, thread_shard};
-use crate::txn::lock_table::{LockHash, LockMode, LockTable, LockWait, TxnId};
+use crate::txn::lock_table::{Granted, LockHash, LockMode, LockTable, LockWait, OnWait, TxnId};
+use crate::txn::lock_waits::{LockWaitInfo, Tags, Wait, Waits};
 
-/// Lock table of a database, and the counters that give each lock owner its id.
+/// Lock table of a database, the tags and waits of lock owners, and the counters that give each
+/// owner its id.
 pub(crate) struct RowLocks {
     core: Arc<Core>,
     pub table: LockTable,
+    pub tags: Tags,
+    waits: Waits,
     owners: Owners,
 }
 
@@ -48,8 +54,64 @@ impl RowLocks {
         RowLocks {
             core,
             table: LockTable::new(crate::version::random_uid()),
+            tags: Tags::default(),
+            waits: Waits::default(),
             owners: Owners::default(),
         }
+    }
+
+    /// Locks the row `(keyspace, key)`, which [`LockTable::try_lock`] has refused: waits, in the
+    /// list of waits and after a call of the listener.
+    pub fn lock(
+        &self,
+        owner: TxnId,
+        hash: LockHash,
+        (keyspace, key): (&str, &[u8]),
+        mode: LockMode,
+        wait: &LockWait,
+    ) -> Result<Granted> {
+        let under_way = Wait {
+            waiter: owner,
+            hash,
+            keyspace: keyspace.to_owned(),
+            key: key.to_vec(),
+            since: Instant::now(),
+        };
+        let on_wait = self
+            .core
+            .options
+            .lock_wait_listener
+            .clone()
+            .map(|listener| {
+                let (tags, wait) = (self.tags.clone(), under_way.clone());
+                let call = move |owners: &[TxnId]| {
+                    let info = wait.clone().info(&tags, owners);
+                    // The wait begins whatever the listener did.
+                    let _ = catch_unwind(AssertUnwindSafe(|| listener.on_lock_wait(&info)));
+                };
+                Arc::new(call) as Arc<OnWait>
+            });
+        let wait = LockWait {
+            on_wait,
+            ..wait.clone()
+        };
+        let _listed = self.waits.enter(under_way);
+        self.table
+            .lock(owner, hash, mode, &wait)
+            .map_err(|failure| failure.into_error(keyspace, key, wait.timeout))
+    }
+
+    /// Returns the waits under way, oldest first.
+    pub fn waits(&self) -> Vec<LockWaitInfo> {
+        let mut infos = Vec::new();
+        for wait in self.waits.all() {
+            let owners = self.table.owners_before(wait.waiter, wait.hash);
+            // Without one, the lock was granted in the meantime.
+            if !owners.is_empty() {
+                infos.push(wait.info(&self.tags, &owners));
+            }
+        }
+        infos
     }
 
     /// Returns an id for a new owner of locks.
@@ -77,17 +139,15 @@ impl RowLocks {
         };
         for (keyspace, key) in rows {
             let hash = self.table.hash(keyspace, key);
-            match self
-                .table
-                .lock(locks.owner, hash, LockMode::Exclusive, wait)
-            {
-                Ok(_) => locks.held.push(hash),
-                Err(failure) => {
+            let (owner, mode) = (locks.owner, LockMode::Exclusive);
+            if self.table.try_lock(owner, hash, mode).is_none() {
+                let name = self.core.keyspace_name(keyspace);
+                if let Err(error) = self.lock(owner, hash, (&name, key), mode, wait) {
                     self.unlock(locks);
-                    let name = self.core.keyspace_name(keyspace);
-                    return Err(failure.into_error(&name, key, wait.timeout));
+                    return Err(error);
                 }
             }
+            locks.held.push(hash);
         }
         Ok(locks)
     }
@@ -107,11 +167,8 @@ impl RowLocks {
                 let hash = self.table.hash(keyspace, key);
                 // Only another prepared transaction can hold this lock: one of the two used an
                 // untracked write. That lock then protects the row for both.
-                let wait = LockWait::timeout(Duration::ZERO);
-                let locked = self
-                    .table
-                    .lock(state.owner, hash, LockMode::Exclusive, &wait);
-                if locked.is_ok() {
+                let mode = LockMode::Exclusive;
+                if self.table.try_lock(state.owner, hash, mode).is_some() {
                     locks.push(hash);
                 }
             }

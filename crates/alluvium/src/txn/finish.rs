@@ -49,14 +49,14 @@ impl Transaction {
     /// to a visible commit. The transaction takes effect at that commit, so nothing goes through
     /// the commit queue.
     fn check_read_for_update(&self) -> Result<()> {
-        let (Some(reads), Some(point)) = (&self.state.read_for_update, &self.state.point) else {
+        let (Some(reads), Some(at)) = (&self.state.read_for_update, self.state.fixed.get()) else {
             return Ok(());
         };
         let reads = reads.lock().take();
         if reads.is_empty() {
             return Ok(());
         }
-        Validation::new(reads, point.seqno()).look(&self.shared().core.read_points)
+        Validation::new(reads, at.seqno()).look(&self.shared().core.read_points)
     }
 
     /// Encodes the operations; `None` if there are none.
@@ -79,10 +79,10 @@ impl Transaction {
 
     fn commit_payload(&self, payload: Vec<u8>, durability: Durability) -> Result<()> {
         let shared = self.shared();
-        let (Some(reads), Some(point)) = (&self.state.reads, &self.state.point) else {
+        let Some(reads) = &self.state.reads else {
             return shared.commits.commit(payload, durability).map(drop);
         };
-        let validation = Validation::new(reads.lock().take(), point.seqno());
+        let validation = Validation::new(reads.lock().take(), self.fixed().seqno());
         if !self.options.optimistic {
             let result = shared
                 .commits
@@ -154,7 +154,8 @@ impl Transaction {
         shared.commits.commit_request(request)?;
         // The locks now belong to the prepared transaction.
         self.state.held.lock().locks.clear();
-        Ok(PreparedTransaction::new(self.db.clone(), state))
+        let tagged = self.state.tagged.lock().take();
+        Ok(PreparedTransaction::new(self.db.clone(), state, tagged))
     }
 
     /// Discards all writes and releases all locks. Dropping the transaction does the same.

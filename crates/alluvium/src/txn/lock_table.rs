@@ -45,7 +45,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use deadlock::{Detector, Verdict};
 use locks::Locks;
 use slot::{Request, Slot};
-pub use wait::{LockCancel, LockWait};
+pub use wait::{LockCancel, LockWait, OnWait};
 use wait::{Waiter, Woken};
 
 /// Number of shards: enough that clients rarely meet on a shard.
@@ -166,7 +166,7 @@ impl LockTable {
         mode: LockMode,
         wait: &LockWait,
     ) -> Result<Granted, LockFailure> {
-        let (waiter, holders) = {
+        let (waiter, owners) = {
             let mut shard = self.shard(hash).lock();
             let Some(slot) = shard.get_mut(hash) else {
                 shard.insert(hash, Slot::new(owner, mode));
@@ -176,16 +176,40 @@ impl LockTable {
                 Ok(granted) => return Ok(granted),
                 Err(request) => request,
             };
-            let holders = slot.holders_but(owner);
             if wait.timeout.is_zero() {
+                let holders = slot.holders_but(owner);
                 return Err(LockFailure::Timeout { holders });
             }
             if self.closed.load(Ordering::Acquire) {
                 return Err(LockFailure::Closed);
             }
-            (self.enqueue(slot, hash, request), holders)
+            let waiter = self.enqueue(slot, hash, request);
+            let owners = slot.owners_before(&waiter);
+            (waiter, owners)
         };
-        self.wait_for(&waiter, wait, &holders)
+        self.wait_for(&waiter, wait, &owners)
+    }
+
+    /// Acquires the lock once for `owner` if it need not wait; `None` otherwise.
+    pub fn try_lock(&self, owner: TxnId, hash: LockHash, mode: LockMode) -> Option<Granted> {
+        let mut shard = self.shard(hash).lock();
+        let Some(slot) = shard.get_mut(hash) else {
+            shard.insert(hash, Slot::new(owner, mode));
+            return Some(Granted::New);
+        };
+        slot.request(owner, mode).ok()
+    }
+
+    /// Returns the owners that a queued request of `owner` waits for: see
+    /// [`Slot::owners_before`]. None if it has no request in the lock's queue.
+    pub fn owners_before(&self, owner: TxnId, hash: LockHash) -> Vec<TxnId> {
+        let shard = self.shard(hash).lock();
+        let Some(slot) = shard.get(hash) else {
+            return Vec::new();
+        };
+        let mut queue = slot.queue().iter();
+        let waiter = queue.find(|waiter| waiter.request.owner == owner);
+        waiter.map_or_else(Vec::new, |waiter| slot.owners_before(waiter))
     }
 
     /// Releases one acquisition. After the last one the lock goes to the waiting requests.
@@ -251,14 +275,14 @@ impl LockTable {
         &self,
         waiter: &Arc<Waiter>,
         wait: &LockWait,
-        holders: &[TxnId],
+        owners: &[TxnId],
     ) -> Result<Granted, LockFailure> {
         let deadline = Instant::now().checked_add(wait.timeout);
         if let Verdict::Victim(cycle) = self.detector.enter(self, waiter) {
             return Err(LockFailure::Deadlock { cycle });
         }
         if let Some(on_wait) = &wait.on_wait {
-            on_wait(holders);
+            on_wait(owners);
         }
         if let Some(cancel) = &wait.cancel {
             cancel.attach(waiter);

@@ -4,8 +4,10 @@
 mod batch;
 mod finish;
 pub(crate) mod lock_table;
+pub(crate) mod lock_waits;
 mod prepared;
 pub(crate) mod read_set;
+mod statement;
 mod transaction;
 mod write;
 pub(crate) mod write_cursor;
@@ -13,5 +15,6 @@ pub(crate) mod write_set;
 
 pub use batch::WriteBatch;
 pub use lock_table::{LockCancel, LockMode};
+pub use lock_waits::{LockOwner, LockWaitInfo, LockWaitListener};
 pub use prepared::PreparedTransaction;
 pub use transaction::{Isolation, Savepoint, Transaction, TransactionOptions};

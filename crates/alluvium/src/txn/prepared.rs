@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use alluvium_mem::process::Owned;
+
 use crate::base::SeqNo;
 use crate::commit::Request;
 use crate::commit::prepared::{Phase, PreparedState};
 use crate::db::{Database, Durability};
 use crate::error::{Error, Result};
+use crate::txn::lock_waits::Tagged;
 
 /// Prepared transaction that waits for its coordinator's decision. It holds its row locks.
 ///
@@ -37,6 +40,8 @@ pub struct PreparedTransaction {
     db: Database,
     state: Arc<PreparedState>,
     stage: Stage,
+    /// Entry of the tag that the transaction had; `None` after a restart.
+    _tagged: Owned<Option<Tagged>>,
 }
 
 /// Progress of the decision.
@@ -50,11 +55,16 @@ enum Stage {
 }
 
 impl PreparedTransaction {
-    pub(crate) fn new(db: Database, state: Arc<PreparedState>) -> PreparedTransaction {
+    pub(super) fn new(
+        db: Database,
+        state: Arc<PreparedState>,
+        tagged: Option<Tagged>,
+    ) -> PreparedTransaction {
         PreparedTransaction {
             db,
             state,
             stage: Stage::Undecided,
+            _tagged: Owned::new(tagged),
         }
     }
 
@@ -186,6 +196,6 @@ impl Database {
         let shared = self.shared();
         shared.core.access.check_open()?;
         let state = shared.commits.log.lock().unresolved.take(xid)?;
-        Ok(PreparedTransaction::new(self.clone(), state))
+        Ok(PreparedTransaction::new(self.clone(), state, None))
     }
 }

@@ -1,7 +1,7 @@
 //! Transactions: reads with own writes, row locks, conflict checks, savepoints.
 
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use alluvium_mem::process::Owned;
@@ -9,16 +9,16 @@ use alluvium_mem::process::Owned;
 use crate::sync::plain::Mutex;
 
 use crate::base::{SeqNo, ValueKind};
-use crate::clock::HeldTime;
 use crate::db::shared::Shared;
 use crate::db::{Database, Durability};
 use crate::error::{Error, Result};
 use crate::iter::{Cursor, CursorOptions};
 use crate::keyspace::{FoundIn, Keyspace, Tree};
 use crate::memory::{CHARGE_STEP, Charge, MemoryBudget, Use};
-use crate::read_points::ReadPoint;
+use crate::snapshot::ReadsAt;
 use crate::table::PinnedValue;
 use crate::txn::lock_table::{Granted, LockCancel, LockHash, LockMode, LockWait, TxnId};
+use crate::txn::lock_waits::Tagged;
 use crate::txn::read_set::{READ_SET_BYTES_MAX, ReadSet};
 use crate::txn::write_cursor::WriteCursor;
 use crate::txn::write_set::{SavepointId, View, WriteSet};
@@ -26,7 +26,8 @@ use crate::txn::write_set::{SavepointId, View, WriteSet};
 /// Isolation level: the concurrent commits that a transaction sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Isolation {
-    /// Each read sees the newest commit; rows that were locked or written stay locked to the end.
+    /// Each read sees the newest commit, or that of [`Transaction::set_read_point`]; rows that were
+    /// locked or written stay locked to the end.
     ReadCommitted,
     /// All reads see the state at the beginning. A write to a row that another transaction has
     /// changed since is a `Conflict`. Write skew between two transactions is possible.
@@ -71,6 +72,14 @@ pub struct TransactionOptions {
     /// this commit is a `Conflict`. For transactions that rarely conflict. Not with
     /// [`Isolation::ReadCommitted`], and such a transaction cannot be prepared.
     pub optimistic: bool,
+    /// Takes the read point at the first read instead of at the beginning. If a row is locked
+    /// first, takes it after the lock is granted, so that this lock is no `Conflict`, however long
+    /// the transaction waited for it. No effect under [`Isolation::ReadCommitted`].
+    pub late_read_point: bool,
+    /// Number by which [`LockOwner`](crate::LockOwner) names the transaction to a
+    /// [`LockWaitListener`](crate::LockWaitListener), for example that of a session. Several
+    /// transactions may have the same.
+    pub tag: Option<u64>,
 }
 
 /// Transaction with its own writes, row locks and savepoints.
@@ -86,10 +95,12 @@ pub struct Transaction {
 
 /// Read point, writes and locks of a transaction.
 pub(super) struct State {
-    /// Fixed read point of snapshot isolation; `None` for read committed.
-    pub(super) point: Option<ReadPoint>,
-    /// Time of its reads, held with `point`.
-    time: Option<HeldTime>,
+    /// Point of all reads, set at the beginning, by the first read or after the first lock. Never
+    /// set under read committed.
+    pub(super) fixed: OnceLock<ReadsAt>,
+    /// Point of the plain reads of a statement under read committed; `None`: each read sees the
+    /// newest commit. Nothing is locked while this is held.
+    pub(super) statement: Mutex<Option<Arc<ReadsAt>>>,
     /// The transaction's writes; shared with its cursors. Nothing is locked while this is held.
     pub(super) writes: Arc<Mutex<WriteSet>>,
     /// Reads that must be unchanged at the commit; shared with its cursors. Nothing is locked while
@@ -100,11 +111,15 @@ pub(super) struct State {
     pub(super) read_for_update: Option<Mutex<ReadSet>>,
     /// Locks and savepoints. Taken before `writes` if both are needed.
     pub(super) held: Mutex<Held>,
+    /// Entry of the transaction's tag; `None` if it has none.
+    pub(super) tagged: Mutex<Option<Tagged>>,
 }
 
 /// Locks and savepoints, in order of creation.
 #[derive(Default)]
 pub(super) struct Held {
+    /// Limits of the next wait for a row lock.
+    pub(super) waits: WaitLimits,
     /// Acquired locks, one entry for each acquisition.
     pub(super) locks: Vec<LockHash>,
     savepoints: Vec<Mark>,
@@ -119,10 +134,29 @@ pub(super) struct Held {
     pub(super) write_bytes: usize,
 }
 
+/// Limits of waits for row locks.
+#[derive(Default)]
+pub(super) struct WaitLimits {
+    /// Maximum wait; `None`: the database's.
+    pub timeout: Option<Duration>,
+    pub cancel: Option<LockCancel>,
+}
+
 /// Memory of a lock in bytes: its slot, and its hash in `Held::locks`.
 const LOCK_BYTES: usize = 64;
 
 impl Held {
+    /// Removes the newest acquisition of a lock from the list, unless it is older than the newest
+    /// savepoint. Returns true if there was one; the caller then releases it.
+    pub(super) fn forget_lock(&mut self, hash: LockHash) -> bool {
+        let from = self.savepoints.last().map_or(0, |mark| mark.locks);
+        let place = self.locks[from..].iter().rposition(|held| *held == hash);
+        if let Some(place) = place {
+            self.locks.remove(from + place);
+        }
+        place.is_some()
+    }
+
     /// Returns the memory of writes and locks.
     fn bytes(&self) -> usize {
         self.write_bytes + self.locks.len() * LOCK_BYTES
@@ -165,16 +199,23 @@ impl Transaction {
         let read_for_update = options
             .optimistic
             .then(|| Mutex::new(ReadSet::new(READ_SET_BYTES_MAX)));
-        let point = fixed.then(|| shared.core.read_points.register());
-        // After the registration, as for a snapshot.
-        let time = fixed.then(|| shared.core.clock.hold());
+        let at = (fixed && !options.late_read_point).then(|| ReadsAt::newest(&shared.core));
+        let waits = WaitLimits {
+            timeout: options.lock_timeout,
+            cancel: options.cancel.clone(),
+        };
+        let tagged = options.tag.map(|tag| shared.row_locks.tags.add(id, tag));
         let state = State {
-            point,
-            time,
+            fixed: at.map(OnceLock::from).unwrap_or_default(),
+            statement: Mutex::default(),
             writes: Arc::new(Mutex::new(WriteSet::new())),
             reads,
             read_for_update,
-            held: Mutex::default(),
+            held: Mutex::new(Held {
+                waits,
+                ..Held::default()
+            }),
+            tagged: Mutex::new(tagged),
         };
         Ok(Transaction {
             db,
@@ -190,16 +231,19 @@ impl Transaction {
 
     pub(super) fn check(&self, keyspace: &Keyspace) -> Result<()> {
         keyspace.check_within(&self.db)?;
+        self.check_not_ended()
+    }
+
+    pub(super) fn check_open(&self) -> Result<()> {
+        self.shared().core.access.check_open()?;
+        self.check_not_ended()
+    }
+
+    fn check_not_ended(&self) -> Result<()> {
         if self.state.held.lock().ended {
             return Err(Error::InvalidArgument("the transaction has ended".into()));
         }
         Ok(())
-    }
-
-    /// Returns the time of this transaction's reads: fixed with its snapshot, or the present.
-    fn now_ms(&self, keyspace: &Keyspace) -> u64 {
-        let fixed = self.state.time.as_ref().map(HeldTime::now_ms);
-        fixed.unwrap_or_else(|| keyspace.now_ms())
     }
 
     /// Returns the value of `key` as this transaction sees it, own writes included. Takes no lock.
@@ -213,8 +257,8 @@ impl Transaction {
         if self.options.isolation == Isolation::Serializable {
             self.note_read(keyspace, key);
         }
-        match &self.state.point {
-            Some(point) => keyspace.get_at(key, point.seqno(), self.now_ms(keyspace)),
+        match self.reads().at() {
+            Some(at) => keyspace.get_at(key, at.seqno(), at.time.now_ms()),
             None => keyspace.get(key),
         }
     }
@@ -227,11 +271,9 @@ impl Transaction {
         keys: &[K],
     ) -> Result<Vec<Option<PinnedValue>>> {
         self.check(keyspace)?;
-        let statement = match &self.state.point {
-            Some(point) => point.clone(),
-            None => self.shared().core.read_points.register(),
-        };
-        let mut values = keyspace.multi_get_at(keys, statement.seqno(), self.now_ms(keyspace))?;
+        let reads = self.reads().or_newest(&self.shared().core);
+        let (seqno, now_ms) = (reads.point.seqno(), reads.time.now_ms());
+        let mut values = keyspace.multi_get_at(keys, seqno, now_ms)?;
         for (value, key) in values.iter_mut().zip(keys) {
             if let Some(own) = self.own_write(keyspace, key.as_ref())? {
                 *value = own;
@@ -245,6 +287,9 @@ impl Transaction {
     /// Makes the commit check that no other commit changes this row.
     pub(super) fn note_read(&self, keyspace: &Keyspace, key: &[u8]) {
         if let Some(reads) = &self.state.reads {
+            if self.options.optimistic {
+                self.fixed();
+            }
             reads.lock().add_key(keyspace.tree(), key);
         }
     }
@@ -264,9 +309,9 @@ impl Transaction {
         if let Some(own) = self.own_write(keyspace, key)? {
             return Ok(own);
         }
-        match &self.state.point {
+        match self.state.fixed.get() {
             // The lock's conflict check has seen that nothing newer than the snapshot exists.
-            Some(point) => keyspace.get_at(key, point.seqno(), self.now_ms(keyspace)),
+            Some(at) => keyspace.get_at(key, at.seqno(), at.time.now_ms()),
             None => keyspace.get(key),
         }
     }
@@ -287,42 +332,67 @@ impl Transaction {
         }
     }
 
+    /// Locks a row, and checks that nothing has changed it since the read point.
     pub(super) fn lock_row(&self, keyspace: &Keyspace, key: &[u8], mode: LockMode) -> Result<()> {
+        let locked = self.acquire(keyspace, key, mode)?;
+        self.check_locked(keyspace, key, locked)
+    }
+
+    /// Locks a row without any check.
+    pub(super) fn acquire(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        mode: LockMode,
+    ) -> Result<(LockHash, Granted)> {
         let shared = self.shared();
         let hash = shared.row_locks.table.hash(keyspace.id(), key);
-        let wait = self.lock_wait();
-        let granted = shared
-            .row_locks
-            .table
-            .lock(self.id, hash, mode, &wait)
-            .map_err(|failure| failure.into_error(keyspace.name(), key, wait.timeout))?;
-        {
-            let mut held = self.state.held.lock();
-            held.locks.push(hash);
-            held.charge(&shared.core.memory.budget);
+        let granted = match shared.row_locks.table.try_lock(self.id, hash, mode) {
+            Some(granted) => granted,
+            None => {
+                let wait = self.lock_wait();
+                let row = (keyspace.name(), key);
+                shared.row_locks.lock(self.id, hash, row, mode, &wait)?
+            }
+        };
+        let mut held = self.state.held.lock();
+        held.locks.push(hash);
+        held.charge(&shared.core.memory.budget);
+        Ok((hash, granted))
+    }
+
+    /// Refuses a row that was just locked and has changed since the read point. A lock that the
+    /// transaction held before was checked then.
+    pub(super) fn check_locked(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        (hash, granted): (LockHash, Granted),
+    ) -> Result<()> {
+        if granted == Granted::Again || self.options.isolation == Isolation::ReadCommitted {
+            return Ok(());
         }
-        let Some(point) = self
-            .state
-            .point
-            .as_ref()
-            .filter(|_| granted != Granted::Again)
-        else {
+        let Some(at) = self.state.fixed.get() else {
+            // Taken under the lock, so no later commit has changed the row.
+            self.fixed();
             return Ok(());
         };
-        self.check_unchanged(keyspace, key, point.seqno())
+        self.check_unchanged(keyspace, key, at.seqno())
             .inspect_err(|_| {
                 // Released, so that a second try is checked again instead of passing as the
                 // holder's.
-                self.state.held.lock().locks.pop();
-                shared.row_locks.table.unlock(self.id, hash);
+                if self.state.held.lock().forget_lock(hash) {
+                    self.shared().row_locks.table.unlock(self.id, hash);
+                }
             })
     }
 
     pub(super) fn lock_wait(&self) -> LockWait {
-        let own = self.options.lock_timeout;
+        let held = self.state.held.lock();
+        let own = held.waits.timeout;
         LockWait {
             timeout: own.unwrap_or(self.shared().core.options.lock_timeout),
-            cancel: self.options.cancel.clone(),
+            cancel: held.waits.cancel.clone(),
             ..LockWait::none()
         }
     }
@@ -355,14 +425,12 @@ impl Transaction {
         Ok(Some(found.map(FoundIn::pin)))
     }
 
-    /// Opens a cursor over the transaction's snapshot (read committed: the newest commit now) and
-    /// its own writes. It sees the own writes made before it was opened, no later ones.
+    /// Opens a cursor over the transaction's snapshot and its own writes. Under read committed the
+    /// snapshot is the statement's, or the newest commit now. The cursor sees the own writes made
+    /// before it was opened, no later ones.
     pub fn cursor(&self, keyspace: &Keyspace, options: CursorOptions) -> Result<Cursor> {
         self.check(keyspace)?;
-        let point = match &self.state.point {
-            Some(point) => point.clone(),
-            None => self.shared().core.read_points.register(),
-        };
+        let ReadsAt { point, time } = self.reads().or_newest(&self.shared().core);
         // Without own writes there is nothing to merge; later ones stay invisible either way.
         let own = {
             let writes = self.state.writes.lock();
@@ -370,10 +438,6 @@ impl Transaction {
             writes.range_deletes(id).is_some() || writes.next(id, from, View::LATEST).is_some()
         };
         let writes = own.then(|| WriteCursor::open(Arc::clone(&self.state.writes), keyspace.id()));
-        let time = match &self.state.time {
-            Some(time) => time.clone(),
-            None => self.shared().core.clock.hold(),
-        };
         let keyspace = keyspace.clone();
         let reads = self
             .state

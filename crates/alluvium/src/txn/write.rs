@@ -10,7 +10,7 @@ use crate::base::ValueKind;
 use crate::commit::payload::{check_range, check_sizes};
 use crate::error::Result;
 use crate::keyspace::Keyspace;
-use crate::read_points::ReadPoint;
+use crate::snapshot::ReadsAt;
 use crate::txn::Transaction;
 use crate::txn::lock_table::LockMode;
 use crate::txn::write_set::{WRITE_OVERHEAD, WriteSet};
@@ -116,12 +116,8 @@ impl Transaction {
         }
         // Without a lock the newest commit proves nothing, so this checks at the snapshot; a later
         // change is a conflict at the commit.
-        let point = self
-            .state
-            .point
-            .as_ref()
-            .filter(|_| self.options.optimistic);
-        keyspace.check_insert(key, point.map(ReadPoint::seqno))
+        let at = self.state.fixed.get().filter(|_| self.options.optimistic);
+        keyspace.check_insert(key, at.map(ReadsAt::seqno))
     }
 
     /// Writes without a row lock or conflict check. For changes that are serialized by other means,
@@ -160,7 +156,7 @@ impl Transaction {
 
     /// Refuses a write that would make the transaction too large for its memory limit or for a log
     /// record.
-    fn check_room(&self, key: &[u8], value: &[u8]) -> Result<()> {
+    pub(super) fn check_room(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let writes = self.state.writes.lock().memory_bytes();
         let write = key.len() + value.len() + WRITE_OVERHEAD;
         let shared = self.shared();
@@ -168,7 +164,7 @@ impl Transaction {
         shared.core.memory.check_open_transactions(writes, write)
     }
 
-    fn add_write(&self, keyspace: &Keyspace, key: &[u8], kind: ValueKind, value: &[u8]) {
+    pub(super) fn add_write(&self, keyspace: &Keyspace, key: &[u8], kind: ValueKind, value: &[u8]) {
         self.enter(keyspace, |writes| {
             writes.put(keyspace.id(), key, kind, value)
         });

@@ -51,6 +51,7 @@ mod repair;
 mod resting;
 mod script;
 mod serializable;
+mod statements;
 mod transactions;
 mod traps;
 mod two_phase;

@@ -169,6 +169,21 @@ impl Slot {
         holders
     }
 
+    /// Returns the owners that a queued request waits for: the holders, then the owners of earlier
+    /// requests that exclude it.
+    pub(super) fn owners_before(&self, waiter: &Arc<Waiter>) -> Vec<TxnId> {
+        let request = waiter.request;
+        let mut owners = self.holders_but(request.owner);
+        let earlier = self.queue().iter().take_while(|w| !Arc::ptr_eq(w, waiter));
+        for other in earlier.map(|w| w.request) {
+            let excludes = other.owner != request.owner && !compatible(other.mode, request.mode);
+            if excludes && !owners.contains(&other.owner) {
+                owners.push(other.owner);
+            }
+        }
+        owners
+    }
+
     /// Returns the waiting requests in the order of their grants.
     pub(super) fn queue(&self) -> &VecDeque<Arc<Waiter>> {
         static EMPTY: VecDeque<Arc<Waiter>> = VecDeque::new();

@@ -24,12 +24,14 @@ pub struct LockWait {
     pub timeout: Duration,
     /// Token that ends the wait early.
     pub cancel: Option<LockCancel>,
-    /// Called once, with the holders at that moment, when the request is queued and about to sleep.
-    /// No lock of the table is held. It must neither panic nor request row locks of the same owner.
+    /// Called once, with the owners that the request waits for, when it is queued and about to
+    /// sleep. No lock of the table is held. It must neither panic nor request row locks of the same
+    /// owner.
     pub on_wait: Option<Arc<OnWait>>,
 }
 
-/// Callback before a wait sleeps; its argument is the holders of the lock.
+/// Callback before a wait sleeps; its argument is the holders of the lock, then the owners of the
+/// earlier requests that exclude this one.
 pub type OnWait = dyn Fn(&[TxnId]) + Send + Sync;
 
 /// Token that ends the lock waits of a transaction from another thread. Clones are the same token.
