@@ -183,6 +183,39 @@ impl Tree {
         }
     }
 
+    /// Returns the share of the keys before `key`, from 0 to 1, as the places in the nodes on the
+    /// way to it show it. Reads no key twice and no leaf but one.
+    pub(super) fn share_before(&self, key: &[u8]) -> f64 {
+        let probe = Probe::new(key);
+        let target = Target::AtOrAfter(probe);
+        'restart: loop {
+            let mut node = self.root();
+            let mut version = node.version();
+            if self.root().as_raw() != node.as_raw() {
+                continue 'restart;
+            }
+            let (mut before, mut width) = (0.0, 1.0);
+            while !node.is_leaf() {
+                let count = node.count();
+                let slot = target.child(node, count);
+                let (left, own) = shares(node, slot, count);
+                let child = node.child(slot);
+                let child_version = child.version();
+                if !node.unchanged_since(version) {
+                    continue 'restart;
+                }
+                before += width * left;
+                width *= own;
+                (node, version) = (child, child_version);
+            }
+            let count = node.count();
+            let slot = node.rank(0, count, &probe, Equal::After);
+            if node.unchanged_since(version) {
+                return before + width * slot as f64 / count.max(1) as f64;
+            }
+        }
+    }
+
     fn root(&self) -> NodeRef<'_> {
         let root = NonNull::new(self.root.load(Acquire)).expect("there is always a root");
         // SAFETY: stored with release by `new` or `grow`; the arena outlives the tree.
@@ -190,10 +223,36 @@ impl Tree {
     }
 }
 
+/// Nodes with at most this many children are weighed child by child.
+const WEIGHED_MAX: usize = 8;
+
+/// Returns the share of an inner node's keys in the children before `slot`, and in the child there.
+/// Children are weighed by their slots. Of many children only the last one is, because inserts in
+/// key order fill all others alike.
+fn shares(node: NodeRef<'_>, slot: usize, count: usize) -> (f64, f64) {
+    let slots = |at: usize| node.child(at).count().max(1) as f64;
+    let last = slots(count - 1);
+    let sum = |children: std::ops::Range<usize>| -> f64 {
+        if count <= WEIGHED_MAX {
+            children.map(slots).sum()
+        } else {
+            children.len() as f64 * slots(count / 2)
+        }
+    };
+    let own = if slot + 1 == count {
+        last
+    } else {
+        sum(slot..slot + 1)
+    };
+    let all = sum(0..count - 1) + last;
+    (sum(0..slot) / all, own / all)
+}
+
 /// The writer's side. Only one thread at a time runs this, and no other thread changes the data it
 /// reads.
 impl Tree {
-    /// Adds a version, to the existing record of the key if there is one.
+    /// Adds a version, to the existing record of the key if there is one. Returns true if the key
+    /// is new.
     ///
     /// # Safety
     ///
@@ -204,7 +263,7 @@ impl Tree {
         key: &[u8],
         new: Entry<'_>,
         horizon: u64,
-    ) {
+    ) -> bool {
         let probe = Probe::new(key);
         let path = self.leaf_for_writing(arena, &probe);
         let (leaf, count) = (path.leaf, path.leaf.count());
@@ -213,7 +272,7 @@ impl Tree {
             && let Some(record) = leaf.record_if(slot, &probe)
         {
             record.push(arena, new, horizon);
-            return;
+            return false;
         }
         let new = Slot {
             head: probe.head,
@@ -229,6 +288,7 @@ impl Tree {
             }
             _ => leaf.change().insert(slot, new),
         }
+        true
     }
 
     /// Descends to the leaf of the key, and makes room for a split of that leaf on the way.

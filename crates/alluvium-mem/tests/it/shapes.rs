@@ -155,3 +155,44 @@ fn a_cursor_goes_on_from_its_key_after_the_leaf_has_changed() {
         assert_eq!((old.next(), new.next(), back.prev()), (more, more, more));
     }
 }
+
+/// Asserts that shares are within `bound` of the truth for keys that are numbers below `KEYS`.
+fn check_shares(order: impl Iterator<Item = u64>, bound: f64) {
+    let memtable = Memtable::new(&MemtableOptions::default());
+    for (seqno, number) in (1..).zip(order) {
+        memtable
+            .writer()
+            .insert(&number.to_be_bytes(), 0, None, seqno, 2, b"", 0);
+    }
+    assert_eq!(memtable.keys() as u64, KEYS);
+    assert_eq!(memtable.share_before(b""), 0.0);
+    assert_eq!(memtable.share_before(&[0xFF; 9]), 1.0);
+    let mut lower = 0.0;
+    for number in (0..KEYS).step_by(37) {
+        let share = memtable.share_before(&number.to_be_bytes());
+        let off = (share - number as f64 / KEYS as f64).abs();
+        assert!(off < bound, "{number}: {share}");
+        assert!(share >= lower, "{number}: {share} after {lower}");
+        lower = share;
+    }
+}
+
+#[test]
+fn shares_of_keys_follow_from_their_places_in_the_tree() {
+    let bound = if cfg!(miri) { 0.2 } else { 0.05 };
+    check_shares(0..KEYS, bound);
+    check_shares((0..KEYS).rev(), bound);
+    // Coprime to the number of keys, so each key comes once, in an order without pattern; then
+    // again, as newer versions of the same keys.
+    let spread = |n: u64| n * 7_919 % KEYS;
+    check_shares(
+        (0..KEYS).map(spread).chain((0..KEYS / 2).map(spread)),
+        bound,
+    );
+}
+
+#[test]
+fn an_empty_memtable_has_no_share_before_a_key() {
+    let memtable = Memtable::new(&MemtableOptions::default());
+    assert_eq!((memtable.keys(), memtable.share_before(b"a")), (0, 0.0));
+}

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::base::{KeyspaceId, SegmentId, SeqNo, ValueKind, checksum};
 use crate::commit::env::CommitEnv;
 use crate::commit::payload::{Ops, encode_op, writes_a_row_twice};
-use crate::commit::prepared::Unresolved;
+use crate::commit::prepared::{Phase, Unresolved};
 use crate::commit::request::{Commit, Done};
 use crate::commit::sealed::{SealedGeneration, SealedLog};
 use crate::commit::validate::{RecentWrites, Writes};
@@ -108,8 +108,29 @@ impl Log {
 
     /// Commits a group. A request that is refused by itself does not affect the others.
     pub fn process(&mut self, env: &CommitEnv, group: &[Arc<Commit>]) -> Vec<Result<Done>> {
-        let processed = self.try_process(env, group);
-        processed.unwrap_or_else(|error| group.iter().map(|_| Err(error.clone())).collect())
+        let error = match self.try_process(env, group) {
+            Ok(results) => return results,
+            Err(error) => error,
+        };
+        let decisions = group.iter().filter(|request| request.decides()).count();
+        if matches!(error, Error::NoSpace { .. }) && (1..group.len()).contains(&decisions) {
+            return self.process_apart(env, group);
+        }
+        group.iter().map(|_| Err(error.clone())).collect()
+    }
+
+    /// Processes the decisions of a group, for which the log has room, apart from the other
+    /// requests, for which it may have none.
+    fn process_apart(&mut self, env: &CommitEnv, group: &[Arc<Commit>]) -> Vec<Result<Done>> {
+        let (decisions, others): (Vec<_>, Vec<_>) =
+            group.iter().cloned().partition(|request| request.decides());
+        let mut decided = self.process(env, &decisions).into_iter();
+        let mut rest = self.process(env, &others).into_iter();
+        let result = |request: &Arc<Commit>| match request.decides() {
+            true => decided.next(),
+            false => rest.next(),
+        };
+        group.iter().filter_map(result).collect()
     }
 
     fn try_process(&mut self, env: &CommitEnv, group: &[Arc<Commit>]) -> Result<Vec<Result<Done>>> {
@@ -117,7 +138,11 @@ impl Log {
         // closed stops here.
         env.core.access.check_open()?;
         env.core.poison.check()?;
-        self.make_room(env)?;
+        match self.make_room(env) {
+            // The log has room for decisions, and their rows are in memory already.
+            Err(Error::NoSpace { .. }) if group.iter().all(|request| request.decides()) => {}
+            made => made?,
+        }
         // The wait for room may have ended because a flush failed.
         env.core.poison.check()?;
         let (results, admitted) = self.admit_group(env, group);
@@ -248,10 +273,13 @@ impl Log {
         for (seqno, request) in (self.last_seqno + 1..).zip(group) {
             numbered(seqno, request.ops());
         }
+        let reserve = self.reserve_after(group);
         let Some(wal) = &mut self.wal else {
             return Ok(());
         };
         wal.use_short_segments(env.ballast.is_low());
+        let reserve_before = wal.reserved();
+        wal.reserve(reserve);
         for (seqno, request) in (self.last_seqno + 1..).zip(group) {
             let (kind, payload) = request.record();
             wal.append(seqno, kind, payload);
@@ -259,12 +287,24 @@ impl Log {
         let wal_bytes = wal.pending_bytes();
         // A full device fails this group alone: its records must not be written with the next
         // group.
-        env.core
-            .poison
-            .guard(wal.write())
-            .inspect_err(|_| wal.discard())?;
+        env.core.poison.guard(wal.write()).inspect_err(|_| {
+            wal.discard();
+            wal.reserve(reserve_before);
+        })?;
         env.core.metrics.wal_bytes.add(wal_bytes);
         Ok(())
+    }
+
+    /// Returns the bytes of the log that decisions may take after a group is written.
+    fn reserve_after(&self, group: &[Arc<Commit>]) -> u64 {
+        let mut bytes = self.unresolved.decision_bytes();
+        for (phase, state) in group.iter().filter_map(|request| request.phase.as_ref()) {
+            match phase {
+                Phase::Prepare => bytes += state.decision_bytes(),
+                Phase::Commit | Phase::Rollback => bytes -= state.decision_bytes(),
+            }
+        }
+        bytes
     }
 
     /// Returns true if the log may soon roll and the next segment is not prepared.

@@ -11,6 +11,9 @@
 //! only such repeated records, the next open removes them, but never the oldest segment still
 //! needed.
 //!
+//! The log keeps room in its current segment for the decisions on all unresolved prepares, so a
+//! decision is written even if the device is full. A prepare that finds no such room is refused.
+//!
 //! The list of unresolved prepares is guarded by the log's mutex and changes in log order.
 
 use std::collections::BTreeMap;
@@ -23,7 +26,7 @@ use crate::db::options::Durability;
 use crate::error::{Error, Result};
 use crate::memory::{Charge, MemoryBudget, Use};
 use crate::txn::lock_table::{LockHash, TxnId};
-use crate::wal::RecordKind;
+use crate::wal::{RecordKind, frame_bytes};
 
 /// Maximum length in bytes of the id of a prepared transaction.
 pub const XID_BYTES_MAX: usize = 255;
@@ -58,6 +61,8 @@ pub(crate) enum Phase {
 pub(crate) struct Unresolved {
     by_xid: BTreeMap<Vec<u8>, Slot>,
     bytes: usize,
+    /// Bytes that the records of all decisions take in the log.
+    decision_bytes: u64,
     /// Memory charge for `bytes`; `None` before the first prepared transaction.
     charge: Option<Charge>,
 }
@@ -98,6 +103,11 @@ impl PreparedState {
         &self.body[self.ops_at..]
     }
 
+    /// Returns the most bytes that the record of its decision takes in the log: those of a commit.
+    pub fn decision_bytes(&self) -> u64 {
+        frame_bytes(self.body.len()) as u64
+    }
+
     /// Returns the record of a phase: its kind and payload.
     pub fn record(&self, phase: Phase) -> (RecordKind, &[u8]) {
         match phase {
@@ -124,6 +134,11 @@ impl Unresolved {
 
     pub fn is_empty(&self) -> bool {
         self.by_xid.is_empty()
+    }
+
+    /// Returns the bytes that the records of all decisions take in the log.
+    pub fn decision_bytes(&self) -> u64 {
+        self.decision_bytes
     }
 
     /// Charges the memory that the prepared transactions take now.
@@ -156,12 +171,14 @@ impl Unresolved {
     pub fn add(&mut self, state: Arc<PreparedState>, taken: bool) {
         self.remove(&state.xid);
         self.bytes += state.body.len();
+        self.decision_bytes += state.decision_bytes();
         self.by_xid.insert(state.xid.clone(), Slot { state, taken });
     }
 
     pub fn remove(&mut self, xid: &[u8]) {
         if let Some(slot) = self.by_xid.remove(xid) {
             self.bytes -= slot.state.body.len();
+            self.decision_bytes -= slot.state.decision_bytes();
         }
     }
 

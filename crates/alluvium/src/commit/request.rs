@@ -91,6 +91,11 @@ impl Request {
         }
     }
 
+    /// Returns true if the request resolves a prepared transaction. The log has room for it.
+    pub fn decides(&self) -> bool {
+        matches!(self.phase, Some((Phase::Commit | Phase::Rollback, _)))
+    }
+
     /// Returns the transaction that the request prepares.
     pub fn preparing(&self) -> Option<&PreparedState> {
         match &self.phase {

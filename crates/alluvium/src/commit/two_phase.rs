@@ -75,11 +75,20 @@ impl Log {
     /// segments removable. It is also needed if the manifest has prepares: these move into the log.
     pub fn carry_recovered(&mut self, store: &mut Store, sealed: bool) -> Result<()> {
         let in_manifest = !store.state().prepared.is_empty();
+        self.reserve_for_decisions();
         if !in_manifest && (!sealed || self.unresolved.is_empty()) {
             return Ok(());
         }
         let poison = Poison::default();
-        self.append_unresolved(&poison)?;
+        if let Err(error) = self.append_unresolved(&poison) {
+            // On a full device the opening is worth more than room for decisions.
+            let (Error::NoSpace { .. }, Some(wal)) = (&error, &mut self.wal) else {
+                return Err(error);
+            };
+            wal.reserve(0);
+            self.append_unresolved(&poison)?;
+            self.reserve_for_decisions();
+        }
         let mut edit = VersionEdit {
             prepared_logged: in_manifest,
             ..VersionEdit::default()
@@ -92,6 +101,14 @@ impl Log {
             edit.next_segment = Some(SegmentId(position.segment.0 + 1));
         }
         store.append(&poison, &edit)
+    }
+
+    /// Keeps room in the log for the decisions on all unresolved transactions.
+    fn reserve_for_decisions(&mut self) {
+        let bytes = self.unresolved.decision_bytes();
+        if let Some(wal) = &mut self.wal {
+            wal.reserve(bytes);
+        }
     }
 
     fn append_unresolved(&mut self, poison: &Poison) -> Result<()> {

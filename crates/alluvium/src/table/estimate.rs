@@ -36,16 +36,23 @@ impl Table {
         if key <= self.first_key() {
             return 0.0;
         }
-        let index = self.fences.find(key);
-        if index == self.fences.len() || key > self.last_key() {
+        if key > self.last_key() {
             return 1.0;
         }
-        let below = match index {
-            0 => self.first_key().to_vec(),
-            _ => self.fences.separator(index - 1),
+        let index = self.fences.find(key);
+        if index == self.fences.len() {
+            return 1.0;
+        }
+        let within = match index.checked_sub(1) {
+            None => fraction_between(key, self.first_key(), &self.fences.separator(0)),
+            Some(below) => {
+                // A key between two separators has their prefix.
+                let (prefix, low) = self.fences.parts(below);
+                let key = &key[prefix.len().min(key.len())..];
+                fraction_between(key, low, self.fences.parts(index).1)
+            }
         };
         let block = self.fences.block_range(index);
-        let within = fraction_between(key, &below, &self.fences.separator(index));
         let before = block.start as f64 + within * (block.end - block.start) as f64;
         before / self.fences.blocks_end().max(1) as f64
     }
@@ -53,7 +60,7 @@ impl Table {
 
 /// Returns the position of `key` between `low` (0) and `high` (1) if keys are spread evenly. It
 /// compares the eight bytes after the common prefix of `low` and `high`.
-pub(crate) fn fraction_between(key: &[u8], low: &[u8], high: &[u8]) -> f64 {
+fn fraction_between(key: &[u8], low: &[u8], high: &[u8]) -> f64 {
     if key <= low {
         return 0.0;
     }

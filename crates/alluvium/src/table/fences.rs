@@ -101,6 +101,11 @@ impl Fences {
         }
     }
 
+    /// Returns the prefix of all separators, and the rest of a block's separator.
+    pub(super) fn parts(&self, block: usize) -> (&[u8], &[u8]) {
+        (&self.prefix, self.suffix(block))
+    }
+
     /// Returns a block's separator.
     pub(super) fn separator(&self, block: usize) -> Vec<u8> {
         [&self.prefix, self.suffix(block)].concat()

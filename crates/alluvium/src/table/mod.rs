@@ -50,7 +50,6 @@ pub use builder::{TableBuilder, TableOptions, TableSummary};
 pub use codec::Codec;
 pub(crate) use codec::LZ4_RATIO_MAX;
 pub use cursor::TableCursor;
-pub(crate) use estimate::fraction_between;
 pub use filters::{FilterOptions, PrefixFilter};
 pub(crate) use lookup::{Access, BlockBytes, Prefetch, Read, Started};
 pub(crate) use owned_file::Leave;

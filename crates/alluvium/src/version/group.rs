@@ -14,11 +14,12 @@
 //! be newer than upper tables; it shares no key with them. A last-level table is listed by one
 //! group only.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::base::TableId;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::Table;
+use crate::version::sum::Sum;
 
 /// An upper table as one group lists it.
 #[derive(Clone)]
@@ -54,6 +55,9 @@ pub(crate) struct ScanCost(AtomicU64);
 /// All groups of a keyspace at one time. Never empty: a new keyspace has one group without tables.
 pub(crate) struct Version {
     groups: Vec<Arc<Group>>,
+    /// Estimated rows and bytes of the groups before each group, and of all; see
+    /// [`Version::sums_before`].
+    sums_before: OnceLock<Box<[Sum]>>,
 }
 
 impl Group {
@@ -143,6 +147,7 @@ impl Version {
     pub fn empty() -> Version {
         Version {
             groups: vec![Arc::new(Group::default())],
+            sums_before: OnceLock::new(),
         }
     }
 
@@ -159,6 +164,7 @@ impl Version {
         );
         let version = Version {
             groups: share(groups),
+            sums_before: OnceLock::new(),
         };
         if cfg!(debug_assertions) {
             version.check();
@@ -236,6 +242,20 @@ impl Version {
         self.groups
             .binary_search_by(|g| g.low.as_slice().cmp(low))
             .ok()
+    }
+
+    /// Returns for each group the sum over the groups before it; one more is the sum over all. The
+    /// first call for a version computes them with `of_group`, which estimates one group.
+    pub fn sums_before(&self, of_group: impl Fn(usize) -> Sum) -> &[Sum] {
+        self.sums_before.get_or_init(|| {
+            let mut sum = Sum::default();
+            let mut sums = vec![sum];
+            for i in 0..self.groups.len() {
+                sum += of_group(i);
+                sums.push(sum);
+            }
+            sums.into()
+        })
     }
 
     /// Returns the exclusive end of a group's range; `None` is the end of the keyspace.

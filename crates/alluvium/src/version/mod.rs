@@ -17,6 +17,7 @@ mod groups;
 pub mod manifest;
 mod remains;
 pub mod state;
+pub(crate) mod sum;
 
 pub use edit::{GroupEdit, KeyspaceRecord, TableRecord, VersionEdit};
 pub use groups::{GroupState, Groups};

@@ -61,6 +61,7 @@ mod writer;
 mod tests;
 
 pub(crate) use follow::{FollowedRecord, LogFollower, LogPlace};
+pub(crate) use frame::frame_bytes;
 pub use prepare::{PreparedSegment, SegmentPlan};
 pub use replay::{ReplayEnd, replay};
 pub(crate) use salvage::salvage;

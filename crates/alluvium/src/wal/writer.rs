@@ -46,6 +46,9 @@ const UNSYNCED_SEGMENTS_MAX: usize = 8;
 /// A segment with less than one part in this many written is mostly empty.
 const SPARSE_PART: u64 = 4;
 
+/// A reserve of more than one part in this many of a segment makes the segment longer.
+const RESERVE_PART: u64 = 4;
+
 /// The segment of an idle database is this many times smaller. Its half is usually enough for the
 /// next file to be prepared meanwhile, if writes return.
 const IDLE_PART: u64 = 8;
@@ -77,6 +80,8 @@ pub struct WalWriter {
     pending: Vec<Pending>,
     /// True if `pending` holds a record of a prepared transaction.
     pending_prepared: bool,
+    /// Bytes of the segment that stay free after each write: see [`WalWriter::reserve`].
+    reserve: u64,
     last_seqno: SeqNo,
     /// The first failed write or sync, shared with every [`WalSync`]. Set once; nothing is written
     /// afterwards.
@@ -167,6 +172,7 @@ impl WalWriter {
             buffer: Vec::new(),
             pending: Vec::new(),
             pending_prepared: false,
+            reserve: 0,
             last_seqno: 0,
             failure: Arc::default(),
             turn: Arc::default(),
@@ -204,6 +210,19 @@ impl WalWriter {
         self.buffer.len() as u64
     }
 
+    /// Keeps this many bytes free in the segment after the next write and all later ones, for
+    /// records that must not fail for lack of space. Before it appends such a record, the caller
+    /// lowers the number by [`frame_bytes`] of its payload: the write then needs no new segment. A
+    /// higher number takes effect with the next write, which may need one.
+    pub fn reserve(&mut self, bytes: u64) {
+        self.reserve = bytes;
+    }
+
+    /// Returns the bytes kept free by [`WalWriter::reserve`].
+    pub fn reserved(&self) -> u64 {
+        self.reserve
+    }
+
     /// Writes everything appended to the file in one write, and returns the position after it. From
     /// here on the records survive the death of the process; they survive a power loss once the
     /// segment is synced.
@@ -218,7 +237,8 @@ impl WalWriter {
         if self.buffer.is_empty() {
             return Ok(self.position());
         }
-        let full = self.segment.end + self.buffer.len() as u64 > self.segment.allocated_bytes;
+        let end = self.segment.end + self.buffer.len() as u64;
+        let full = end + self.reserve > self.segment.allocated_bytes;
         // A segment's header must declare records of prepared transactions.
         if full || self.pending_prepared && !self.segment.prepared {
             self.roll()?;
@@ -331,7 +351,8 @@ impl WalWriter {
         let segment = &self.segment;
         let room = segment.allocated_bytes - segment.end;
         // If the segment is full, the next one's header says the same.
-        if segment.durable > segment.marked && room >= frame_bytes(0) as u64 {
+        let needed = self.reserve + frame_bytes(0) as u64;
+        if segment.durable > segment.marked && room >= needed {
             self.push(self.last_seqno, RecordKind::SyncMark, &[]);
             self.write()?;
         }
@@ -347,6 +368,7 @@ impl WalWriter {
     /// truncated after a synced mark. Nothing is lost by an error: the file keeps its length.
     pub fn cut_tail(&mut self, newest: SeqNo) -> Result<()> {
         self.check()?;
+        self.reserve(0);
         let mark_bytes = frame_bytes(CUT_MARK.len()) as u64;
         let room = self.segment.allocated_bytes - self.segment.end;
         let is_durable = self.buffer.is_empty() && self.segment.durable == self.segment.end;
@@ -393,7 +415,7 @@ impl WalWriter {
     /// Returns true if [`WalWriter::rotate_to_idle`] makes the log smaller.
     pub fn is_larger_than_idle(&self) -> bool {
         let is_used = self.segment.end > SEGMENT_HEADER_BYTES;
-        is_used && self.segment.allocated_bytes > allocation(self.idle_bytes(), 0)
+        is_used && self.segment.allocated_bytes > self.allocation(self.idle_bytes())
     }
 
     /// Does the same as [`WalWriter::rotate`], for a time without writes: the new segment is small,
@@ -431,7 +453,7 @@ impl WalWriter {
             vfs: Arc::clone(&self.vfs),
             dir: self.dir.clone(),
             segment,
-            bytes: allocation(self.segment_bytes, 0),
+            bytes: self.allocation(self.segment_bytes),
             failure: Arc::clone(&self.failure),
         })
     }
@@ -503,11 +525,11 @@ impl WalWriter {
         }
         let unsynced = !self.unsynced.is_empty() || self.segment.durable < self.segment.end;
         let short_bytes = self.segment_bytes.min(SHORT_SEGMENT_BYTES);
-        let least = allocation(short_bytes, self.buffer.len());
+        let least = self.allocation(short_bytes);
         let needed = if self.short {
             least
         } else {
-            allocation(segment_bytes, self.buffer.len())
+            self.allocation(segment_bytes)
         };
         let sparse = self.segment.end < self.segment.allocated_bytes / SPARSE_PART;
         let prepared = self.stock.take(needed, Instant::now(), sparse);
@@ -551,6 +573,18 @@ impl WalWriter {
             Err(error) if error.may_be_retried() => Err(error),
             Err(error) => Err(self.failure.get_or_init(|| error).clone()),
         }
+    }
+
+    /// Returns the length of a segment of this size that must hold the appended records and the
+    /// reserve. A large reserve makes it longer, so that it leaves other records their room.
+    fn allocation(&self, segment_bytes: u64) -> u64 {
+        let longer = if self.reserve > segment_bytes / RESERVE_PART {
+            self.reserve
+        } else {
+            0
+        };
+        let held = self.buffer.len() + self.reserve as usize;
+        allocation(segment_bytes + longer, held)
     }
 
     fn check(&self) -> Result<()> {

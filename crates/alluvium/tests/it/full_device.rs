@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use alluvium::vfs::{CrashOptions, MemVfs, Vfs};
 use alluvium::{
     Database, Durability, Error, Event, EventListener, Isolation, Keyspace, KeyspaceOptions,
-    Options,
+    Options, PreparedTransaction,
 };
 use alluvium_testkit::random::{Rng, Seeded};
 
@@ -212,6 +212,70 @@ fn a_full_database_with_a_prepared_transaction_opens_any_number_of_times() {
     let rows = fill(&keyspace(&db, "k"), &mut Rng::new(8), 0);
     opens_any_number_of_times(&vfs, &rows, &[b"x"]);
     drop((prepared, db));
+}
+
+/// Prepares transactions of many rows in `p`, all of them with one value.
+fn prepare_many(db: &Database, random: &mut Rng) -> (Vec<PreparedTransaction>, Vec<u8>) {
+    let (p, value) = (keyspace(db, "p"), value(random));
+    let prepare = |n: u64| {
+        let txn = db.begin(Isolation::Snapshot).expect("begin");
+        for row in 0..60 {
+            let key = [n.to_be_bytes(), u64::to_be_bytes(row)].concat();
+            txn.put(&p, &key, &value).expect("put");
+        }
+        txn.prepare(&n.to_be_bytes()).expect("prepare")
+    };
+    ((0..20).map(prepare).collect(), value)
+}
+
+#[test]
+fn decisions_on_a_full_device_have_their_space_reserved() {
+    for durability in [Durability::Buffered, Durability::Sync] {
+        let vfs = MemVfs::with_capacity(12 << 20);
+        let db = open(&vfs, options(durability));
+        let mut random = Rng::new(3);
+        let (prepared, value) = prepare_many(&db, &mut random);
+        let rows = fill(&keyspace(&db, "k"), &mut random, 0);
+        let free = vfs.free_bytes(dir()).expect("free bytes");
+        vfs.set_capacity((12 << 20) - free);
+        // Groups have decisions and writes that are refused.
+        let stop = AtomicBool::new(false);
+        let k = keyspace(&db, "k");
+        let mut committed = 0;
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    drop(k.put(b"refused", &value));
+                }
+            });
+            for (n, mut one) in prepared.into_iter().enumerate() {
+                let decided = match n % 4 {
+                    0 => one.rollback(),
+                    1 => one.commit_ordered().and_then(|()| one.commit()),
+                    _ => one.commit(),
+                };
+                if decided.is_err() {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                decided.unwrap_or_else(|error| panic!("decision {n}: {error}"));
+                committed += usize::from(n % 4 > 0);
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let check = |db: &Database| {
+            assert!(db.prepared().expect("list").is_empty());
+            let found = all(&keyspace(db, "p"));
+            assert_eq!(found.len(), 60 * committed);
+            assert!(found.iter().all(|(_, found)| *found == value));
+            assert!(all(&keyspace(db, "k")).len() >= rows.len());
+        };
+        check(&db);
+        vfs.set_capacity(64 << 20);
+        check(&open(
+            &vfs.crash(1, CrashOptions::PROCESS_KILLED),
+            options(durability),
+        ));
+    }
 }
 
 /// Runs two clients with puts and deletes on a device that is full most of the time.

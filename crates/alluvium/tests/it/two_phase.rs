@@ -375,3 +375,26 @@ fn a_full_device_leaves_a_prepared_transaction_to_be_decided_later() {
     db.flush().expect("flush");
     assert_eq!(all(&k).len(), 2);
 }
+
+#[test]
+fn a_large_prepared_transaction_leaves_small_commits_their_segments() {
+    let (vfs, db, k) = database(Options {
+        memory_bytes: 32 << 20,
+        idle_after: None,
+        ..Options::default()
+    });
+    let txn = impatient(&db);
+    for n in 0..60_u64 {
+        txn.put(&k, &n.to_be_bytes(), &[1; 100_000]).expect("put");
+    }
+    let prepared = txn.prepare(b"large").expect("prepare");
+    let before = segments(&vfs).len();
+    for n in 0..2_000_u64 {
+        k.put(&[b"small", &n.to_be_bytes()[..]].concat(), &[2; 100])
+            .expect("put");
+    }
+    let made = segments(&vfs).len() - before;
+    assert!(made <= 2, "{made} segments for 200 KB");
+    prepared.commit().expect("commit");
+    assert_eq!(all(&k).len(), 2_060);
+}

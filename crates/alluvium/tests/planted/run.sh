@@ -57,6 +57,8 @@ mistakes=(
     "point-before-lock it a_late_read_point_is_taken_after_the_first_lock_is_granted a late read point is taken before the wait for the first lock"
     "unlocked-write it unlock_releases_the_newest_lock_of_a_row_that_was_only_read the lock on a written row is released before the end"
     "unchecked-insert it insert_new_conflicts_with_a_row_that_came_and_went an insert of a missing row is not checked against the read point"
+    "unreserved-decision it decisions_on_a_full_device_have_their_space_reserved the log keeps no room for decisions"
+    "undivided-group it decisions_on_a_full_device_have_their_space_reserved a decision fails with a write of its group that finds no room"
     "seen-before-sync it no_commit_is_seen_before_the_sync_of_an_earlier_one a commit is visible before its sync"
     "answered-before-seen it no_commit_is_seen_before_the_sync_of_an_earlier_one a commit is acknowledged before its client can see it"
     "ordered-unlock it no_commit_is_seen_before_the_sync_of_an_earlier_one an ordered commit frees its rows before it is visible"
