@@ -53,9 +53,9 @@ struct Running<'a> {
     locked: Vec<(Row, u64)>,
     savepoints: Vec<(Savepoint, usize, usize)>,
     noted: Vec<Noted>,
-    /// Visible commits around its beginning.
+    /// Visible commits around the moment of its read point.
     began: RangeInclusive<u64>,
-    /// Times around its beginning.
+    /// Times around the moment of its read point.
     began_ms: RangeInclusive<u64>,
 }
 
@@ -97,9 +97,12 @@ impl Client {
         let options = TransactionOptions {
             isolation: *isolation,
             optimistic: *optimistic,
+            // Half of them, without a choice of its own that would change all later ones.
+            late_read_point: steps.len() % 2 == 1,
             ..TransactionOptions::default()
         };
-        let (before, moment) = (world.db.visible_seqno(), world.watch.moment(&world.db));
+        let mut is_late = options.late_read_point;
+        let begin = (world.db.visible_seqno(), world.watch.moment(&world.db));
         let Some(transaction) = world.known(world.db.begin_with(options))? else {
             return Ok(());
         };
@@ -114,20 +117,35 @@ impl Client {
             locked: Vec::new(),
             savepoints: Vec::new(),
             noted: Vec::new(),
-            began: before..=world.db.visible_seqno(),
-            began_ms: world.watch.since(&world.db, moment),
+            began: begin.0..=world.db.visible_seqno(),
+            began_ms: world.watch.since(&world.db, begin.1),
         };
         for (at, step) in steps.iter().enumerate() {
-            if let Err(error) = running.step(step, at)? {
+            let done = running.step(step, at)?;
+            let has_read = !(running.noted.is_empty() && running.locked.is_empty());
+            if is_late && has_read {
+                is_late = false;
+                running.has_begun(begin);
+            }
+            if let Err(error) = done {
                 world.tolerate(&error)?;
                 return running.check_reads().map(drop);
             }
+        }
+        if is_late {
+            running.has_begun(begin);
         }
         running.end(self.number, *ending)
     }
 }
 
 impl Running<'_> {
+    /// Notes that the read point was taken between `begin` and now.
+    fn has_begun(&mut self, begin: (u64, Moment)) {
+        self.began = begin.0..=self.world.db.visible_seqno();
+        self.began_ms = self.world.watch.since(&self.world.db, begin.1);
+    }
+
     /// Performs a step. The outer error is a failure of the engine, the inner one is the error of
     /// the call.
     fn step(&mut self, step: &Step, at: usize) -> Checked<alluvium::Result<()>> {

@@ -9,7 +9,9 @@ use alluvium::{
     Transaction, TransactionOptions,
 };
 
-use crate::fixture::{all, assert_error, database, dir, open, segments, stop_at, text, tiny};
+use crate::fixture::{
+    all, assert_error, contents, database, dir, open, segments, stop_at, text, tiny,
+};
 use crate::hooks::wait_until;
 
 pub fn impatient(db: &Database) -> Transaction {
@@ -388,12 +390,18 @@ fn a_large_prepared_transaction_leaves_small_commits_their_segments() {
         txn.put(&k, &n.to_be_bytes(), &[1; 100_000]).expect("put");
     }
     let prepared = txn.prepare(b"large").expect("prepare");
-    let before = segments(&vfs).len();
+    // Without the files that are only prepared for later: they have no header.
+    let begun = || {
+        let mut names = segments(&vfs);
+        names.retain(|name| contents(&vfs, name)[..8] != [0; 8]);
+        names.len()
+    };
+    let before = begun();
     for n in 0..2_000_u64 {
         k.put(&[b"small", &n.to_be_bytes()[..]].concat(), &[2; 100])
             .expect("put");
     }
-    let made = segments(&vfs).len() - before;
+    let made = begun() - before;
     assert!(made <= 2, "{made} segments for 200 KB");
     prepared.commit().expect("commit");
     assert_eq!(all(&k).len(), 2_060);
