@@ -415,7 +415,9 @@ impl WalWriter {
     /// Returns true if [`WalWriter::rotate_to_idle`] makes the log smaller.
     pub fn is_larger_than_idle(&self) -> bool {
         let is_used = self.segment.end > SEGMENT_HEADER_BYTES;
-        is_used && self.segment.allocated_bytes > self.allocation(self.idle_bytes())
+        // The prepares that a seal carries over take as much as the reserve for their decisions.
+        let idle_bytes = self.allocation(self.idle_bytes()) + self.reserve;
+        is_used && self.segment.allocated_bytes > idle_bytes
     }
 
     /// Does the same as [`WalWriter::rotate`], for a time without writes: the new segment is small,
