@@ -16,7 +16,7 @@ pub struct alluvium_lock_owner {
     /// Number that no other transaction or batch has while the database is open.
     pub id: u64,
     /// Tag from alluvium_transaction_options. 0 for batches, for transactions without a tag, and
-    /// for prepared ones without a handle.
+    /// for prepared ones whose first handle was freed.
     pub tag: u64,
 }
 
@@ -25,8 +25,9 @@ pub struct alluvium_lock_owner {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct alluvium_lock_wait {
-    /// Size of this struct in the library. It is smaller if the library is older than the header:
-    /// then the fields after that size do not exist.
+    /// In a listener the size of this struct in the library. It is smaller if the library is older
+    /// than the header: then the fields after that size do not exist. For a list
+    /// sizeof(alluvium_lock_wait), set by the caller.
     pub struct_size: usize,
     /// Transaction or batch that waits.
     pub waiter: alluvium_lock_owner,

@@ -44,7 +44,7 @@ pub unsafe extern "C" fn alluvium_lock_wait_list_item(
 ) -> alluvium_code {
     call(error, || {
         let found = given(list, "list")?.0.get(index);
-        let found = found.ok_or_else(|| invalid("the list has less waits"))?;
+        let found = found.ok_or_else(|| invalid("the list has fewer waits"))?;
         // SAFETY: the contract of the crate.
         unsafe { sized::write(wait, &found.shown()) }
     })

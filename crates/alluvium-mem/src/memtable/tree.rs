@@ -11,6 +11,7 @@
 //! equals the separator in its parents. A search that runs off the right end of a leaf thus finds
 //! its answer in the next separator.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use super::node::{Equal, Node, NodeRef, Probe, SLOTS, Slot};
@@ -183,8 +184,8 @@ impl Tree {
         }
     }
 
-    /// Returns the share of the keys before `key`, from 0 to 1, as the places in the nodes on the
-    /// way to it show it. Reads no key twice and no leaf but one.
+    /// Estimates the share of the keys before `key`, from 0 to 1, from the places in the nodes on the
+    /// way to it.
     pub(super) fn share_before(&self, key: &[u8]) -> f64 {
         let probe = Probe::new(key);
         let target = Target::AtOrAfter(probe);
@@ -223,29 +224,50 @@ impl Tree {
     }
 }
 
-/// Nodes with at most this many children are weighed child by child.
-const WEIGHED_MAX: usize = 8;
+/// Children that are weighed on each side of the one that a descent takes.
+const WEIGHED: usize = 2;
 
 /// Returns the share of an inner node's keys in the children before `slot`, and in the child there.
-/// Children are weighed by their slots. Of many children only the last one is, because inserts in
-/// key order fill all others alike.
+/// Weighs that child, the last one, which inserts in key order leave partly filled, and a few on
+/// each side, because one part of the keys may have been inserted in order and another not.
 fn shares(node: NodeRef<'_>, slot: usize, count: usize) -> (f64, f64) {
-    let slots = |at: usize| node.child(at).count().max(1) as f64;
-    let last = slots(count - 1);
-    let sum = |children: std::ops::Range<usize>| -> f64 {
-        if count <= WEIGHED_MAX {
-            children.map(slots).sum()
-        } else {
-            children.len() as f64 * slots(count / 2)
-        }
-    };
-    let own = if slot + 1 == count {
-        last
+    let last = count - 1;
+    let own = weight(node.child(slot));
+    let left = weights(node, 0..slot);
+    let right = if slot == last {
+        0.0
     } else {
-        sum(slot..slot + 1)
+        weights(node, slot + 1..last) + weight(node.child(last))
     };
-    let all = sum(0..count - 1) + last;
-    (sum(0..slot) / all, own / all)
+    let all = left + own + right;
+    (left / all, own / all)
+}
+
+/// Estimates the sum of the weights of some children.
+fn weights(node: NodeRef<'_>, children: Range<usize>) -> f64 {
+    let weighed = children.len().min(WEIGHED);
+    if weighed == 0 {
+        return 0.0;
+    }
+    // In the middles of parts of equal length.
+    let place = |part: usize| children.start + (2 * part + 1) * children.len() / (2 * weighed);
+    let sum: f64 = (0..weighed)
+        .map(|part| weight(node.child(place(part))))
+        .sum();
+    sum / weighed as f64 * children.len() as f64
+}
+
+/// Estimates the keys of a child from the nodes on the way to a leaf in its middle.
+fn weight(child: NodeRef<'_>) -> f64 {
+    let (mut node, mut keys) = (child, 1.0);
+    loop {
+        let slots = node.count();
+        keys *= slots.max(1) as f64;
+        if node.is_leaf() || slots == 0 {
+            return keys;
+        }
+        node = node.child(slots / 2);
+    }
 }
 
 /// The writer's side. Only one thread at a time runs this, and no other thread changes the data it

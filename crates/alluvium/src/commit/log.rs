@@ -113,7 +113,7 @@ impl Log {
             Err(error) => error,
         };
         let decisions = group.iter().filter(|request| request.decides()).count();
-        if matches!(error, Error::NoSpace { .. }) && (1..group.len()).contains(&decisions) {
+        if error.may_be_retried() && (1..group.len()).contains(&decisions) {
             return self.process_apart(env, group);
         }
         group.iter().map(|_| Err(error.clone())).collect()
@@ -126,9 +126,12 @@ impl Log {
             group.iter().cloned().partition(|request| request.decides());
         let mut decided = self.process(env, &decisions).into_iter();
         let mut rest = self.process(env, &others).into_iter();
-        let result = |request: &Arc<Commit>| match request.decides() {
-            true => decided.next(),
-            false => rest.next(),
+        let result = |request: &Arc<Commit>| {
+            if request.decides() {
+                decided.next()
+            } else {
+                rest.next()
+            }
         };
         group.iter().filter_map(result).collect()
     }
@@ -140,7 +143,8 @@ impl Log {
         env.core.poison.check()?;
         match self.make_room(env) {
             // The log has room for decisions, and their rows are in memory already.
-            Err(Error::NoSpace { .. }) if group.iter().all(|request| request.decides()) => {}
+            Err(error)
+                if error.may_be_retried() && group.iter().all(|request| request.decides()) => {}
             made => made?,
         }
         // The wait for room may have ended because a flush failed.
@@ -551,15 +555,7 @@ impl Log {
         // failed before its sync. Carrying over would then write the prepare again after the record
         // that resolves it.
         env.core.poison.check()?;
-        if let Some(wal) = &mut self.wal {
-            let rotated = env.ballast.run(Taker::Log, || {
-                wal.use_short_segments(env.ballast.is_low());
-                rotate(wal)
-            });
-            env.core.poison.guard(rotated)?;
-        }
-        // Before the flush can start that makes older segments removable.
-        self.carry_prepared(env)?;
+        self.roll_with_prepared(env, rotate)?;
         let log = self.wal.as_ref().map(|wal| SealedLog {
             oldest_needed: wal.position().segment,
             syncer: Some(wal.late_syncer()),

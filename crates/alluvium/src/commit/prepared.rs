@@ -19,14 +19,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::base::KeyspaceId;
 use crate::base::coding::{Decoder, put_bytes};
+use crate::base::{KeyspaceId, SeqNo};
 use crate::commit::payload::Ops;
 use crate::db::options::Durability;
 use crate::error::{Error, Result};
 use crate::memory::{Charge, MemoryBudget, Use};
 use crate::txn::lock_table::{LockHash, TxnId};
-use crate::wal::{RecordKind, frame_bytes};
+use crate::wal::{RecordKind, WalWriter, frame_bytes};
 
 /// Maximum length in bytes of the id of a prepared transaction.
 pub const XID_BYTES_MAX: usize = 255;
@@ -154,6 +154,14 @@ impl Unresolved {
     /// Returns all of them in the order of their ids.
     pub fn states(&self) -> impl Iterator<Item = &Arc<PreparedState>> {
         self.by_xid.values().map(|slot| &slot.state)
+    }
+
+    /// Appends their prepare records to the next group of the log.
+    pub fn append_to(&self, wal: &mut WalWriter, seqno: SeqNo) {
+        for state in self.states() {
+            let (kind, body) = state.record(Phase::Prepare);
+            wal.append(seqno, kind, body);
+        }
     }
 
     /// Returns the payloads of their prepare records, for a sealed generation or a copy of the

@@ -14,7 +14,7 @@ use crate::db::poison::Poison;
 use crate::db::store::Store;
 use crate::error::{Error, Result};
 use crate::version::VersionEdit;
-use crate::wal::RecordKind;
+use crate::wal::{RecordKind, WalWriter};
 
 impl Log {
     /// Refuses a step of a prepared transaction that is impossible now.
@@ -55,40 +55,53 @@ impl Log {
         }
     }
 
-    /// Writes every unresolved prepare into the log again and syncs it, so that older segments can
-    /// be removed.
+    /// Rolls the log with `rotate`, and writes every unresolved prepare into the new segment and
+    /// syncs it, before the flush can start that makes older segments removable.
     ///
     /// # Errors
     ///
     /// `NoSpace`: nothing was written, and older segments must stay.
-    pub(super) fn carry_prepared(&mut self, env: &CommitEnv) -> Result<()> {
-        if self.unresolved.is_empty() || self.wal.is_none() {
+    pub(super) fn roll_with_prepared(
+        &mut self,
+        env: &CommitEnv,
+        rotate: impl Fn(&mut WalWriter) -> Result<SegmentId>,
+    ) -> Result<()> {
+        let Some(wal) = &mut self.wal else {
+            return Ok(());
+        };
+        // Appended before the roll, so that the new segment is made large enough for them.
+        self.unresolved.append_to(wal, self.last_seqno);
+        let rolled = env.ballast.run(Taker::Log, || {
+            wal.use_short_segments(env.ballast.is_low());
+            rotate(wal)?;
+            wal.write()
+        });
+        env.core
+            .poison
+            .guard(rolled)
+            .inspect_err(|_| wal.discard())?;
+        if self.unresolved.is_empty() {
             return Ok(());
         }
-        env.ballast
-            .run(Taker::Log, || self.append_unresolved(&env.core.poison))?;
         self.sync(env)
     }
 
-    /// Does the same as `carry_prepared` for the first segment of a session, before any thread
-    /// runs. This is needed if replay has `sealed` memtables, because their flush makes older
-    /// segments removable. It is also needed if the manifest has prepares: these move into the log.
+    /// Writes every unresolved prepare into the first segment of a session, before any thread runs,
+    /// and makes room for the decisions. The prepares are written if replay has `sealed` memtables,
+    /// because their flush makes older segments removable, and if the manifest has prepares: these
+    /// move into the log.
     pub fn carry_recovered(&mut self, store: &mut Store, sealed: bool) -> Result<()> {
         let in_manifest = !store.state().prepared.is_empty();
-        self.reserve_for_decisions();
+        let reserve = self.unresolved.decision_bytes();
         if !in_manifest && (!sealed || self.unresolved.is_empty()) {
-            return Ok(());
+            return self.make_room_for_decisions(reserve);
         }
         let poison = Poison::default();
-        if let Err(error) = self.append_unresolved(&poison) {
-            // On a full device the opening is worth more than room for decisions.
-            let (Error::NoSpace { .. }, Some(wal)) = (&error, &mut self.wal) else {
-                return Err(error);
-            };
-            wal.reserve(0);
-            self.append_unresolved(&poison)?;
-            self.reserve_for_decisions();
+        if let Some(wal) = &mut self.wal {
+            self.unresolved.append_to(wal, self.last_seqno);
+            poison.guard(wal.write()).inspect_err(|_| wal.discard())?;
         }
+        self.make_room_for_decisions(reserve)?;
         let mut edit = VersionEdit {
             prepared_logged: in_manifest,
             ..VersionEdit::default()
@@ -103,24 +116,16 @@ impl Log {
         store.append(&poison, &edit)
     }
 
-    /// Keeps room in the log for the decisions on all unresolved transactions.
-    fn reserve_for_decisions(&mut self) {
-        let bytes = self.unresolved.decision_bytes();
-        if let Some(wal) = &mut self.wal {
-            wal.reserve(bytes);
-        }
-    }
-
-    fn append_unresolved(&mut self, poison: &Poison) -> Result<()> {
+    /// Keeps room in the log for decisions from now on. On a full device the opening goes on
+    /// without it: to read and to delete is worth more.
+    fn make_room_for_decisions(&mut self, bytes: u64) -> Result<()> {
         let Some(wal) = &mut self.wal else {
             return Ok(());
         };
-        for state in self.unresolved.states() {
-            let (kind, body) = state.record(Phase::Prepare);
-            wal.append(self.last_seqno, kind, body);
+        match wal.make_reserve(bytes) {
+            Err(error) if error.may_be_retried() => Ok(()),
+            made => made,
         }
-        poison.guard(wal.write()).inspect_err(|_| wal.discard())?;
-        Ok(())
     }
 
     /// Replays a record of a prepared transaction at recovery. Returns the operations to apply. The
@@ -152,6 +157,38 @@ impl Log {
 #[cfg(all(test, not(any(loom, feature = "simulation"))))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_decision_does_not_fail_with_a_write_of_its_group() {
+        use crate::commit::payload::encode_payload;
+        use crate::commit::request::{Done, Request};
+        use crate::{Database, Isolation, KeyspaceOptions, Options, WriteBatch, vfs::MemVfs};
+        let (vfs, dir) = (MemVfs::with_capacity(64 << 20), std::path::Path::new("db"));
+        let db = Database::open_on(Arc::new(vfs.clone()), dir, Options::default()).unwrap();
+        let words = db.keyspace("words", KeyspaceOptions::default()).unwrap();
+        let txn = db.begin(Isolation::Snapshot).unwrap();
+        txn.put(&words, b"a", b"1").unwrap();
+        let _prepared = txn.prepare(b"x").unwrap();
+        let mut batch = WriteBatch::new();
+        // Longer than what the segment has left.
+        batch.put(&words, b"b", &vec![1; 40 << 20]).unwrap();
+        let used = (64 << 20) - crate::vfs::Vfs::free_bytes(&vfs, dir).unwrap();
+        vfs.set_capacity(used);
+        let shared = db.shared();
+        let mut log = shared.commits.log.lock();
+        let state = Arc::clone(log.unresolved.states().next().unwrap());
+        let buffered = Durability::Buffered;
+        let write = Request::new(encode_payload(batch.writes()), None, buffered);
+        let decision = Request::of_prepared(Phase::Commit, &state, buffered);
+        let group = [write, decision].map(|request| Arc::new(Commit::new(request)));
+        let results = log.process(&shared.commits.env, &group);
+        assert!(matches!(
+            &results[..],
+            [Err(Error::NoSpace { .. }), Ok(Done::At(_))]
+        ));
+        drop(log);
+        assert!(words.get(b"a").unwrap().is_some() && words.get(b"b").unwrap().is_none());
+    }
 
     #[test]
     fn no_prepare_is_carried_over_after_a_failure() {

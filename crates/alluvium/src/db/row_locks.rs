@@ -15,7 +15,9 @@ use crate::db::core::Core;
 use crate::error::Result;
 use crate::sync::time::Instant;
 use crate::sync::{THREAD_SHARDS, thread_shard};
-use crate::txn::lock_table::{Granted, LockHash, LockMode, LockTable, LockWait, OnWait, TxnId};
+use crate::txn::lock_table::{
+    Granted, LockFailure, LockHash, LockMode, LockTable, LockWait, OnWait, TxnId,
+};
 use crate::txn::lock_waits::{LockWaitInfo, Tags, Wait, Waits};
 
 /// Lock table of a database, the tags and waits of lock owners, and the counters that give each
@@ -70,6 +72,10 @@ impl RowLocks {
         mode: LockMode,
         wait: &LockWait,
     ) -> Result<Granted> {
+        let failed = |failure: LockFailure| failure.into_error(keyspace, key, wait.timeout);
+        if wait.timeout.is_zero() {
+            return self.table.lock(owner, hash, mode, wait).map_err(failed);
+        }
         let under_way = Wait {
             waiter: owner,
             hash,
@@ -91,14 +97,12 @@ impl RowLocks {
                 };
                 Arc::new(call) as Arc<OnWait>
             });
-        let wait = LockWait {
+        let heard = LockWait {
             on_wait,
             ..wait.clone()
         };
         let _listed = self.waits.enter(under_way);
-        self.table
-            .lock(owner, hash, mode, &wait)
-            .map_err(|failure| failure.into_error(keyspace, key, wait.timeout))
+        self.table.lock(owner, hash, mode, &heard).map_err(failed)
     }
 
     /// Returns the waits under way, oldest first.

@@ -17,7 +17,7 @@ pub struct LockOwner {
     /// Number that no other transaction or batch of this opening has.
     pub id: u64,
     /// Tag from [`crate::TransactionOptions::tag`]; `None` for batches, for transactions without a
-    /// tag, and for prepared ones without a handle.
+    /// tag, and for prepared ones whose first handle was dropped.
     pub tag: Option<u64>,
 }
 

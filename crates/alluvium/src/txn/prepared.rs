@@ -40,7 +40,7 @@ pub struct PreparedTransaction {
     db: Database,
     state: Arc<PreparedState>,
     stage: Stage,
-    /// Entry of the tag that the transaction had; `None` after a restart.
+    /// Entry of the tag that the transaction had; `None` if the handle was taken up.
     _tagged: Owned<Option<Tagged>>,
 }
 

@@ -154,8 +154,21 @@ impl Transaction {
         self.note_read(keyspace, key);
         match self.own_write(keyspace, key)? {
             Some(own) => Ok(own),
-            None => keyspace.get(key),
+            None => self.get_newest(keyspace, key),
         }
+    }
+
+    /// Returns the newest version of a row that is locked, at the time of the transaction's reads.
+    pub(super) fn get_newest(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+    ) -> Result<Option<PinnedValue>> {
+        let Some(at) = self.state.fixed.get().filter(|_| keyspace.expires()) else {
+            return keyspace.get(key);
+        };
+        let newest = self.shared().core.read_points.register();
+        keyspace.get_at(key, newest.seqno(), at.time.now_ms())
     }
 
     /// Inserts a row unless it exists: locks it, and returns the existing value, or writes `value`
@@ -196,16 +209,16 @@ impl Transaction {
     /// Locks a row for an insert and reads its newest version. If it does not exist, checks that it
     /// did not at the read point either.
     fn newest_for_insert(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<PinnedValue>> {
-        let locked = self.acquire(keyspace, key, LockMode::Exclusive)?;
+        let acquired = self.acquire(keyspace, key, LockMode::Exclusive)?;
         self.note_read(keyspace, key);
-        if let Some(own) = self.own_write(keyspace, key)? {
-            return Ok(own);
+        let existing = match self.own_write(keyspace, key)? {
+            Some(own) => own,
+            None => self.get_newest(keyspace, key)?,
+        };
+        if existing.is_none() {
+            self.check_locked(keyspace, key, acquired)?;
         }
-        let newest = keyspace.get(key)?;
-        if newest.is_none() {
-            self.check_locked(keyspace, key, locked)?;
-        }
-        Ok(newest)
+        Ok(existing)
     }
 
     /// Releases the newest lock on a row that the transaction has read and does not want, for

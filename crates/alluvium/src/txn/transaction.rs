@@ -174,6 +174,14 @@ impl Held {
     }
 }
 
+/// Row that was just locked.
+#[derive(Clone, Copy)]
+pub(super) struct Acquired {
+    hash: LockHash,
+    /// True if the row cannot have changed since the read point, or need not be checked.
+    is_checked: bool,
+}
+
 struct Mark {
     public: Savepoint,
     writes: SavepointId,
@@ -309,11 +317,13 @@ impl Transaction {
         if let Some(own) = self.own_write(keyspace, key)? {
             return Ok(own);
         }
-        match self.state.fixed.get() {
-            // The lock's conflict check has seen that nothing newer than the snapshot exists.
-            Some(at) => keyspace.get_at(key, at.seqno(), at.time.now_ms()),
-            None => keyspace.get(key),
+        let Some(at) = self.state.fixed.get() else {
+            return keyspace.get(key);
+        };
+        if self.options.optimistic {
+            return keyspace.get_at(key, at.seqno(), at.time.now_ms());
         }
+        self.get_newest(keyspace, key)
     }
 
     /// Locks a row without reading it, even if it does not exist. Errors as for
@@ -334,17 +344,17 @@ impl Transaction {
 
     /// Locks a row, and checks that nothing has changed it since the read point.
     pub(super) fn lock_row(&self, keyspace: &Keyspace, key: &[u8], mode: LockMode) -> Result<()> {
-        let locked = self.acquire(keyspace, key, mode)?;
-        self.check_locked(keyspace, key, locked)
+        let acquired = self.acquire(keyspace, key, mode)?;
+        self.check_locked(keyspace, key, acquired)
     }
 
-    /// Locks a row without any check.
+    /// Locks a row without any check. Then takes the read point, if the transaction has none yet.
     pub(super) fn acquire(
         &self,
         keyspace: &Keyspace,
         key: &[u8],
         mode: LockMode,
-    ) -> Result<(LockHash, Granted)> {
+    ) -> Result<Acquired> {
         let shared = self.shared();
         let hash = shared.row_locks.table.hash(keyspace.id(), key);
         let granted = match shared.row_locks.table.try_lock(self.id, hash, mode) {
@@ -355,34 +365,40 @@ impl Transaction {
                 shared.row_locks.lock(self.id, hash, row, mode, &wait)?
             }
         };
-        let mut held = self.state.held.lock();
-        held.locks.push(hash);
-        held.charge(&shared.core.memory.budget);
-        Ok((hash, granted))
+        {
+            let mut held = self.state.held.lock();
+            held.locks.push(hash);
+            held.charge(&shared.core.memory.budget);
+        }
+        let mut is_first = false;
+        if self.options.isolation != Isolation::ReadCommitted {
+            self.state.fixed.get_or_init(|| {
+                is_first = true;
+                ReadsAt::newest(&shared.core)
+            });
+        }
+        // A lock that the transaction had before was checked then, or the caller waived that.
+        let is_checked = is_first || granted != Granted::New;
+        Ok(Acquired { hash, is_checked })
     }
 
-    /// Refuses a row that was just locked and has changed since the read point. A lock that the
-    /// transaction held before was checked then.
+    /// Refuses a row that was just locked and has changed since the read point.
     pub(super) fn check_locked(
         &self,
         keyspace: &Keyspace,
         key: &[u8],
-        (hash, granted): (LockHash, Granted),
+        acquired: Acquired,
     ) -> Result<()> {
-        if granted == Granted::Again || self.options.isolation == Isolation::ReadCommitted {
-            return Ok(());
-        }
-        let Some(at) = self.state.fixed.get() else {
-            // Taken under the lock, so no later commit has changed the row.
-            self.fixed();
+        let Some(at) = self.state.fixed.get().filter(|_| !acquired.is_checked) else {
             return Ok(());
         };
         self.check_unchanged(keyspace, key, at.seqno())
             .inspect_err(|_| {
                 // Released, so that a second try is checked again instead of passing as the
                 // holder's.
-                if self.state.held.lock().forget_lock(hash) {
-                    self.shared().row_locks.table.unlock(self.id, hash);
+                if self.state.held.lock().forget_lock(acquired.hash) {
+                    let table = &self.shared().row_locks.table;
+                    table.unlock(self.id, acquired.hash);
                 }
             })
     }
@@ -413,6 +429,12 @@ impl Transaction {
         keyspace: &Keyspace,
         key: &[u8],
     ) -> Result<Option<Option<PinnedValue>>> {
+        // Before the mutex of the writes, under which nothing is locked.
+        let now_ms = if keyspace.expires() {
+            self.now_ms(keyspace)
+        } else {
+            0
+        };
         let writes = self.state.writes.lock();
         let Some((kind, stored)) = writes.get(keyspace.id(), key) else {
             return Ok(None);
@@ -421,7 +443,7 @@ impl Transaction {
             return Ok(Some(None));
         }
         let found = Some(FoundIn::Memory(stored));
-        let found = keyspace.unexpired(found, self.now_ms(keyspace))?;
+        let found = keyspace.unexpired(found, now_ms)?;
         Ok(Some(found.map(FoundIn::pin)))
     }
 

@@ -82,6 +82,8 @@ pub struct WalWriter {
     pending_prepared: bool,
     /// Bytes of the segment that stay free after each write: see [`WalWriter::reserve`].
     reserve: u64,
+    /// The same for the writes so far.
+    reserve_before: u64,
     last_seqno: SeqNo,
     /// The first failed write or sync, shared with every [`WalSync`]. Set once; nothing is written
     /// afterwards.
@@ -173,6 +175,7 @@ impl WalWriter {
             pending: Vec::new(),
             pending_prepared: false,
             reserve: 0,
+            reserve_before: 0,
             last_seqno: 0,
             failure: Arc::default(),
             turn: Arc::default(),
@@ -218,6 +221,28 @@ impl WalWriter {
         self.reserve = bytes;
     }
 
+    /// Does the same as [`WalWriter::reserve`], and begins a new segment at once if the current one
+    /// has less room.
+    ///
+    /// # Errors
+    ///
+    /// As [`WalWriter::rotate`]. After an error that may be retried, writes go on in the segment
+    /// while they find no room for one that has the reserve.
+    pub fn make_reserve(&mut self, bytes: u64) -> Result<()> {
+        self.check()?;
+        (self.reserve, self.reserve_before) = (bytes, bytes);
+        match self.has_room(self.reserve) {
+            true => Ok(()),
+            false => self.roll(),
+        }
+    }
+
+    /// Returns true if the segment has room for the appended records and this many bytes.
+    fn has_room(&self, bytes: u64) -> bool {
+        let end = self.segment.end + self.buffer.len() as u64;
+        end + bytes <= self.segment.allocated_bytes
+    }
+
     /// Returns the bytes kept free by [`WalWriter::reserve`].
     pub fn reserved(&self) -> u64 {
         self.reserve
@@ -237,11 +262,13 @@ impl WalWriter {
         if self.buffer.is_empty() {
             return Ok(self.position());
         }
-        let end = self.segment.end + self.buffer.len() as u64;
-        let full = end + self.reserve > self.segment.allocated_bytes;
         // A segment's header must declare records of prepared transactions.
-        if full || self.pending_prepared && !self.segment.prepared {
-            self.roll()?;
+        let is_undeclared = self.pending_prepared && !self.segment.prepared;
+        if is_undeclared || !self.has_room(self.reserve) {
+            match self.roll() {
+                Err(error) if error.may_be_retried() && !is_undeclared && self.may_stay() => {}
+                rolled => rolled?,
+            }
         }
         let chain = self.seal_group();
         let segment = &mut self.segment;
@@ -252,11 +279,20 @@ impl WalWriter {
         segment.end += self.buffer.len() as u64;
         segment.chain = chain;
         segment.marked = segment.durable;
+        self.reserve_before = self.reserve;
         if let Some(last) = self.pending.last() {
             self.last_seqno = last.seqno;
         }
         self.discard();
         Ok(self.position())
+    }
+
+    /// Returns true if the appended records may be written without the reserve: the segment lacks
+    /// it already, and they do not raise it.
+    fn may_stay(&self) -> bool {
+        let free = self.segment.allocated_bytes - self.segment.end;
+        let is_lacking = free < self.reserve_before;
+        is_lacking && self.reserve <= self.reserve_before && self.has_room(0)
     }
 
     /// Drops the records appended since the last successful write. The caller must do this before
@@ -416,7 +452,7 @@ impl WalWriter {
     pub fn is_larger_than_idle(&self) -> bool {
         let is_used = self.segment.end > SEGMENT_HEADER_BYTES;
         // The prepares that a seal carries over take as much as the reserve for their decisions.
-        let idle_bytes = self.allocation(self.idle_bytes()) + self.reserve;
+        let idle_bytes = allocation(self.idle_bytes() + 2 * self.reserve, 0);
         is_used && self.segment.allocated_bytes > idle_bytes
     }
 
@@ -480,7 +516,7 @@ impl WalWriter {
 
     /// Returns true if at least half of the segment is filled.
     fn is_half_full(&self) -> bool {
-        self.segment.end >= self.segment.allocated_bytes / 2
+        self.segment.end >= self.segment.allocated_bytes.saturating_sub(self.reserve) / 2
     }
 
     /// Takes the result of a plan. Returns a file that came too late, for the caller to remove.
@@ -534,7 +570,8 @@ impl WalWriter {
             self.allocation(segment_bytes)
         };
         let sparse = self.segment.end < self.segment.allocated_bytes / SPARSE_PART;
-        let prepared = self.stock.take(needed, Instant::now(), sparse);
+        let least_ready = needed.min(self.least_ready());
+        let prepared = self.stock.take(least_ready, Instant::now(), sparse);
         let mut header = SegmentHeader {
             database_uid: self.database_uid,
             segment: SegmentId(self.next_segment),
@@ -578,15 +615,25 @@ impl WalWriter {
     }
 
     /// Returns the length of a segment of this size that must hold the appended records and the
-    /// reserve. A large reserve makes it longer, so that it leaves other records their room.
+    /// reserve. A large reserve makes it longer, so that both leave other records their room.
     fn allocation(&self, segment_bytes: u64) -> u64 {
-        let longer = if self.reserve > segment_bytes / RESERVE_PART {
-            self.reserve
-        } else {
-            0
-        };
-        let held = self.buffer.len() + self.reserve as usize;
-        allocation(segment_bytes + longer, held)
+        let held = self.buffer.len() as u64 + self.reserve;
+        let longer = if self.has_large_reserve() { held } else { 0 };
+        allocation(segment_bytes + longer, held as usize)
+    }
+
+    fn has_large_reserve(&self) -> bool {
+        self.reserve > self.segment_bytes / RESERVE_PART
+    }
+
+    /// Returns the least length of a file that is ready for the next roll. The file may be of a
+    /// time with a smaller reserve, but must leave other records half of a segment.
+    fn least_ready(&self) -> u64 {
+        if !self.has_large_reserve() {
+            return self.allocation(self.segment_bytes);
+        }
+        let held = self.buffer.len() as u64 + self.reserve;
+        allocation(0, (held + self.segment_bytes / 2) as usize)
     }
 
     fn check(&self) -> Result<()> {

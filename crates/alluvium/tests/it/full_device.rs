@@ -278,6 +278,49 @@ fn decisions_on_a_full_device_have_their_space_reserved() {
     }
 }
 
+#[test]
+fn an_open_makes_room_for_decisions_or_works_without_it() {
+    let vfs = MemVfs::with_capacity(24 << 20);
+    let db = open(&vfs, options(Durability::Sync));
+    let mut random = Rng::new(4);
+    let (prepared, _) = prepare_many(&db, &mut random);
+    drop(prepared);
+    let rows = fill(&keyspace(&db, "k"), &mut random, 0);
+    let killed = || vfs.crash(1, CrashOptions::PROCESS_KILLED);
+    let used = (24 << 20) - vfs.free_bytes(dir()).expect("free bytes");
+
+    // On a full device nothing that needs no room is refused.
+    let full = killed();
+    full.set_capacity(used);
+    let again = open(&full, options(Durability::Sync));
+    let (k, mut decided) = (keyspace(&again, "k"), 0);
+    for (n, key) in rows.keys().take(20).enumerate() {
+        let deleted = k.delete(key);
+        deleted.unwrap_or_else(|error| panic!("delete {n}: {error}"));
+    }
+    for xid in again.prepared().expect("list").iter().take(5) {
+        let taken = again.take_prepared(xid).expect("take");
+        let rolled_back = taken.rollback();
+        rolled_back.unwrap_or_else(|error| panic!("rollback {decided}: {error}"));
+        decided += 1;
+    }
+    again.drop_keyspace(&k).expect("drop");
+    drop(again);
+
+    // With room at the open, all decisions have theirs, though nothing was written since.
+    let roomy = killed();
+    roomy.set_capacity(64 << 20);
+    let again = open(&roomy, options(Durability::Sync));
+    let free = roomy.free_bytes(dir()).expect("free bytes");
+    roomy.set_capacity((64 << 20) - free);
+    for xid in again.prepared().expect("list") {
+        let taken = again.take_prepared(&xid).expect("take");
+        taken.commit().expect("commit");
+    }
+    assert_eq!(all(&keyspace(&again, "p")).len(), 20 * 60);
+    drop(db);
+}
+
 /// Runs two clients with puts and deletes on a device that is full most of the time.
 fn crowd(random: &mut Rng) {
     let vfs = MemVfs::with_capacity((4 << 20) + random.next_u64() % (4 << 20));

@@ -216,6 +216,46 @@ fn the_newest_version_is_locked_without_a_conflict() {
 }
 
 #[test]
+fn a_late_read_point_is_not_newer_than_what_was_read_with_a_lock() {
+    let (_, db, k) = database(tiny());
+    put(&k, "a", "1");
+    put(&k, "b", "1");
+    // Each reads the row that the other writes, and gives its lock back.
+    let [one, two] = [0; 2].map(|_| late(&db, Isolation::Serializable));
+    newest(&one, &k, "a");
+    assert!(one.unlock(&k, b"a").expect("unlock"));
+    assert!(two.insert_new(&k, b"b", b"2").expect("insert").is_some());
+    assert!(two.unlock(&k, b"b").expect("unlock"));
+    one.put(&k, b"b", b"2").expect("put");
+    one.commit().expect("commit");
+    two.put(&k, b"a", b"2").expect("put");
+    assert_error!(two.commit(), Error::Conflict { .. });
+
+    let txn = late(&db, Isolation::Snapshot);
+    newest(&txn, &k, "a");
+    assert!(txn.unlock(&k, b"a").expect("unlock"));
+    put(&k, "a", "3");
+    assert_error!(txn.put(&k, b"a", b"4"), Error::Conflict { .. });
+}
+
+#[test]
+fn a_row_whose_newest_version_was_locked_is_read_and_written_as_it_is() {
+    let (_, db, k) = database(tiny());
+    for mode in [LockMode::Shared, LockMode::Exclusive] {
+        put(&k, "a", "1");
+        let txn = begin(&db, Isolation::Snapshot);
+        put(&k, "a", "2");
+        let found = txn.get_newest_locked(&k, b"a", mode);
+        assert_eq!(read(found).as_deref(), Some("2"));
+        let found = txn.get_for_update(&k, b"a");
+        assert_eq!(read(found).as_deref(), Some("2"), "not of the read point");
+        txn.put(&k, b"a", b"3").expect("no conflict");
+        txn.commit().expect("commit");
+        assert_eq!(text(&k, "a").as_deref(), Some("3"));
+    }
+}
+
+#[test]
 fn insert_new_writes_or_returns_the_row_that_exists() {
     let (_, db, k) = database(tiny());
     let insert = |txn: &Transaction, key: &str| read(txn.insert_new(&k, key.as_bytes(), b"new"));
@@ -250,6 +290,13 @@ fn insert_new_conflicts_with_a_row_that_came_and_went() {
     k.delete(b"a").expect("delete");
     assert_eq!(read(txn.insert_new(&k, b"a", b"2")), None);
     txn.commit().expect("commit");
+
+    // A row that an own range delete hides was not locked by it.
+    let txn = begin(&db, Isolation::Snapshot);
+    txn.delete_range(&k, b"x", b"z").expect("delete");
+    put(&k, "y", "theirs");
+    assert_error!(txn.insert_new(&k, b"y", b"2"), Error::Conflict { .. });
+    drop(txn);
 
     let optimistic = begin_with(&db, Isolation::Snapshot, |options| {
         options.optimistic = true;

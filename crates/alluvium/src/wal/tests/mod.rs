@@ -4,6 +4,7 @@
 mod crash;
 mod cut;
 mod idle;
+mod reserve;
 mod scrubbing;
 
 use std::path::{Path, PathBuf};
