@@ -430,15 +430,16 @@ typedef struct alluvium_lock_owner {
   // Number that no other transaction or batch has while the database is open.
   uint64_t id;
   // Tag from alluvium_transaction_options. 0 for batches, for transactions without a tag, and
-  // for prepared ones without a handle.
+  // for prepared ones whose first handle was freed.
   uint64_t tag;
 } alluvium_lock_owner;
 
 // A wait for a row lock, valid until the listener returns or the list is freed, like everything it
 // points to.
 typedef struct alluvium_lock_wait {
-  // Size of this struct in the library. It is smaller if the library is older than the header:
-  // then the fields after that size do not exist.
+  // In a listener the size of this struct in the library. It is smaller if the library is older
+  // than the header: then the fields after that size do not exist. For a list
+  // sizeof(alluvium_lock_wait), set by the caller.
   size_t struct_size;
   // Transaction or batch that waits.
   struct alluvium_lock_owner waiter;
