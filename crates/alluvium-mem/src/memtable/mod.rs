@@ -170,8 +170,8 @@ impl Memtable {
         self.counters.0.keys.load(Relaxed)
     }
 
-    /// Estimates the share of the keys before `key`, from 0 to 1, in a descent of the tree. The nodes
-    /// are weighed by samples, so it may be wrong by some percent of all keys.
+    /// Estimates the share of the keys before `key`, from 0 to 1, in a descent of the tree. The
+    /// nodes are weighed by samples, so it may be wrong by some percent of all keys.
     pub fn share_before(&self, key: &[u8]) -> f64 {
         self.tree.share_before(key)
     }

@@ -184,8 +184,8 @@ impl Tree {
         }
     }
 
-    /// Estimates the share of the keys before `key`, from 0 to 1, from the places in the nodes on the
-    /// way to it.
+    /// Estimates the share of the keys before `key`, from 0 to 1, from the places in the nodes on
+    /// the way to it.
     pub(super) fn share_before(&self, key: &[u8]) -> f64 {
         let probe = Probe::new(key);
         let target = Target::AtOrAfter(probe);

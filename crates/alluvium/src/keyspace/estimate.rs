@@ -28,17 +28,17 @@ const SAMPLED_ROWS: usize = 8;
 
 impl Keyspace {
     /// Estimates the number of rows and bytes from `start` (inclusive) to `end` (exclusive; `None`
-    /// is the end of the keyspace). Reads no block, and its cost does not depend on the width of the
-    /// range: it reads up to 12 rows of each memtable, and searches the fences of the tables that
-    /// may contain an end of the range, in about a microsecond each. Groups of tables between them
-    /// were summed by the first estimate after a flush or compaction.
+    /// is the end of the keyspace). Reads no block, and its cost does not depend on the width of
+    /// the range: it reads up to 12 rows of each memtable, and searches the fences of the tables
+    /// that may contain an end of the range, in about a microsecond each. Groups of tables between
+    /// them were summed by the first estimate after a flush or compaction.
     ///
     /// The estimate is good for evenly distributed keys with rows of similar size, written once.
     /// Then each table that contains an end of the range may be wrong by the rows of one block. A
     /// memtable with more than 8 rows in the range may be wrong by some percent of all its rows.
     /// Otherwise, a row counts once for each table and memtable with a version of it, and a
-    /// tombstone is assumed to hide one row. Rows that expired or are hidden by a range delete count
-    /// until a compaction removes them.
+    /// tombstone is assumed to hide one row. Rows that expired or are hidden by a range delete
+    /// count until a compaction removes them.
     ///
     /// # Errors
     ///
