@@ -214,8 +214,12 @@ fn a_full_database_with_a_prepared_transaction_opens_any_number_of_times() {
     drop((prepared, db));
 }
 
-/// Prepares transactions of many rows in `p`, all of them with one value.
-fn prepare_many(db: &Database, random: &mut Rng) -> (Vec<PreparedTransaction>, Vec<u8>) {
+/// Prepares transactions of 60 rows in `p`, all of them with one value.
+fn prepare(
+    db: &Database,
+    transactions: u64,
+    random: &mut Rng,
+) -> (Vec<PreparedTransaction>, Vec<u8>) {
     let (p, value) = (keyspace(db, "p"), value(random));
     let prepare = |n: u64| {
         let txn = db.begin(Isolation::Snapshot).expect("begin");
@@ -225,7 +229,7 @@ fn prepare_many(db: &Database, random: &mut Rng) -> (Vec<PreparedTransaction>, V
         }
         txn.prepare(&n.to_be_bytes()).expect("prepare")
     };
-    ((0..20).map(prepare).collect(), value)
+    ((0..transactions).map(prepare).collect(), value)
 }
 
 #[test]
@@ -234,11 +238,9 @@ fn decisions_on_a_full_device_have_their_space_reserved() {
         let vfs = MemVfs::with_capacity(12 << 20);
         let db = open(&vfs, options(durability));
         let mut random = Rng::new(3);
-        let (prepared, value) = prepare_many(&db, &mut random);
+        let (prepared, value) = prepare(&db, 20, &mut random);
         let rows = fill(&keyspace(&db, "k"), &mut random, 0);
-        let free = vfs.free_bytes(dir()).expect("free bytes");
-        vfs.set_capacity((12 << 20) - free);
-        // Groups have decisions and writes that are refused.
+        // Groups may have decisions and writes that are refused.
         let stop = AtomicBool::new(false);
         let k = keyspace(&db, "k");
         let mut committed = 0;
@@ -283,26 +285,28 @@ fn an_open_makes_room_for_decisions_or_works_without_it() {
     let vfs = MemVfs::with_capacity(24 << 20);
     let db = open(&vfs, options(Durability::Sync));
     let mut random = Rng::new(4);
-    let (prepared, _) = prepare_many(&db, &mut random);
-    drop(prepared);
+    // Together less than the space that is kept for an open.
+    drop(prepare(&db, 3, &mut random));
     let rows = fill(&keyspace(&db, "k"), &mut random, 0);
     let killed = || vfs.crash(1, CrashOptions::PROCESS_KILLED);
-    let used = (24 << 20) - vfs.free_bytes(dir()).expect("free bytes");
+    let fill_up = |vfs: &MemVfs, capacity: u64| {
+        let free = vfs.free_bytes(dir()).expect("free bytes");
+        vfs.set_capacity(capacity - free);
+    };
 
     // On a full device nothing that needs no room is refused.
     let full = killed();
-    full.set_capacity(used);
+    fill_up(&full, 24 << 20);
     let again = open(&full, options(Durability::Sync));
-    let (k, mut decided) = (keyspace(&again, "k"), 0);
+    let k = keyspace(&again, "k");
     for (n, key) in rows.keys().take(20).enumerate() {
         let deleted = k.delete(key);
         deleted.unwrap_or_else(|error| panic!("delete {n}: {error}"));
     }
-    for xid in again.prepared().expect("list").iter().take(5) {
-        let taken = again.take_prepared(xid).expect("take");
+    for xid in again.prepared().expect("list") {
+        let taken = again.take_prepared(&xid).expect("take");
         let rolled_back = taken.rollback();
-        rolled_back.unwrap_or_else(|error| panic!("rollback {decided}: {error}"));
-        decided += 1;
+        rolled_back.unwrap_or_else(|error| panic!("rollback of {xid:?}: {error}"));
     }
     again.drop_keyspace(&k).expect("drop");
     drop(again);
@@ -311,13 +315,12 @@ fn an_open_makes_room_for_decisions_or_works_without_it() {
     let roomy = killed();
     roomy.set_capacity(64 << 20);
     let again = open(&roomy, options(Durability::Sync));
-    let free = roomy.free_bytes(dir()).expect("free bytes");
-    roomy.set_capacity((64 << 20) - free);
+    fill_up(&roomy, 64 << 20);
     for xid in again.prepared().expect("list") {
         let taken = again.take_prepared(&xid).expect("take");
         taken.commit().expect("commit");
     }
-    assert_eq!(all(&keyspace(&again, "p")).len(), 20 * 60);
+    assert_eq!(all(&keyspace(&again, "p")).len(), 3 * 60);
     drop(db);
 }
 
