@@ -4,7 +4,7 @@
 CACHE ?= $(or $(ALLUVIUM_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/alluvium)
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-rocksdb claims ledger history peers test soak miri loom asan tsan lines planted sim clean-cache
+.PHONY: help bench bench-rocksdb claims ledger history peers test soak miri loom asan tsan lines planted sim mariadb test-mariadb clean-cache
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -21,7 +21,8 @@ soak: ## test every crash point, failing call, flipped bit, random input, many k
 	  cargo test --locked -p alluvium --test it -- reliability:: --nocapture --test-threads=1
 	CARGO_PROFILE_DEV_OPT_LEVEL=2 ALLUVIUM_FUZZ_SECONDS=60 CARGO_TARGET_DIR='$(CACHE)/soak' \
 	  cargo test --locked -p alluvium --lib --test it -- fuzz_ --nocapture
-	ALLUVIUM_CACHE='$(CACHE)' CARGO_TARGET_DIR='$(CACHE)/target' ALLUVIUM_KILLS=25 bash .ci/steps.sh system build kill
+	ALLUVIUM_CACHE='$(CACHE)' CARGO_TARGET_DIR='$(CACHE)/target' ALLUVIUM_KILLS=25 bash .ci/steps.sh system build kill plugin
+	ALLUVIUM_CACHE='$(CACHE)' mariadb/tests/suites/run.sh long
 
 miri: ## run the tests of the unsafe code under miri (needs the nightly toolchain)
 	@cargo +nightly miri --version >/dev/null 2>&1 || { \
@@ -110,7 +111,14 @@ history: ## measure the engine of COMMITS and add them to docs/results/history.m
 peers: ## fetch the servers: PostgreSQL, MariaDB with InnoDB and MyRocks (Debian, Ubuntu)
 	ALLUVIUM_CACHE='$(CACHE)' bash .ci/peers.sh
 
+mariadb: ## build the storage engine for MariaDB, fetch a private server, and print how to start it (Debian, Ubuntu)
+	@ALLUVIUM_CACHE='$(CACHE)' CARGO_TARGET_DIR='$(CACHE)/target' mariadb/build/all.sh
+
+test-mariadb: ## run the tests of the storage engine for MariaDB
+	ALLUVIUM_CACHE='$(CACHE)' CARGO_TARGET_DIR='$(CACHE)/target' bash .ci/steps.sh plugin mariadb
+
 clean-cache: ## delete the build results outside the checkout
 	rm -rf '$(CACHE)/target' '$(CACHE)/soak' '$(CACHE)/miri' '$(CACHE)/loom' '$(CACHE)/asan' '$(CACHE)/tsan' '$(CACHE)/lines' '$(CACHE)/history' '$(CACHE)/planted' \
-	  '$(CACHE)'/rocksdb-* '$(CACHE)'/wiredtiger-* '$(CACHE)'/peers
+	  '$(CACHE)'/rocksdb-* '$(CACHE)'/wiredtiger-* '$(CACHE)'/peers \
+	  '$(CACHE)'/mariadb-server '$(CACHE)'/mariadb-plugin '$(CACHE)'/mariadb-suites
 	[ ! -w /var/cache/alluvium ] || rm -rf /var/cache/alluvium

@@ -15,9 +15,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-first_steps=(system fmt tidy formats header licenses libraries clippy docs build)
+first_steps=(system fmt tidy formats header licenses libraries clippy docs build plugin)
 # Steps of one lane run one after the other.
-lanes=(laboratory 'test sim' 'smoke kill servers' browser)
+lanes=(laboratory 'test sim' 'smoke kill servers' browser mariadb)
 last_steps=(leftovers)
 cache=${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
@@ -27,7 +27,7 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
 embedded_engines=(alluvium fjall leveldb lmdb redb rocksdb sqlite)
 roomy_engines=(wiredtiger)
 # Engines that are servers.
-servers=(mariadb-innodb mariadb-rocksdb postgresql)
+servers=(mariadb-alluvium mariadb-innodb mariadb-rocksdb postgresql)
 # One set of features for all steps: a second set would compile most of the workspace again.
 all_engines=(--workspace --features "$(printf 'rumbench/%s,' leveldb mariadb postgresql redb rocksdb wiredtiger)")
 # Duration of each test with random input, in seconds: a minute or more for all of them.
@@ -300,6 +300,24 @@ step_servers() {
     smoke_engines=("${servers[@]}")
     smoke_cache_bytes=67108864
     in_scratch servers_smoke
+}
+
+# Builds the plugin for MariaDB and runs the unit tests of its codecs.
+step_plugin() {
+    local plugin server
+    plugin=$(mariadb/build/plugin.sh)
+    printf '%s\n' "$plugin"
+    if [ -e mariadb/tests/unit/run.sh ]; then
+        server=$(mariadb/build/server.sh)
+        # The pairs of texts for each collation; all of them take two minutes.
+        PAIRS=2000 mariadb/tests/unit/run.sh "$server"
+    fi
+}
+
+# The long suites belong to `make soak`.
+step_mariadb() {
+    mariadb/tests/smoke.sh
+    mariadb/tests/suites/run.sh short
 }
 
 # The servers of all steps must leave no process and no socket.

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// Options of a table in SQL, and of the keyspaces of a new table or index.
+
+#pragma once
+
+#include <alluvium.h>
+
+#include "index_codec.h"
+
+// Values of the table options of CREATE TABLE. The server gives this name to each engine's
+// structure.
+struct ha_table_option_struct {
+    ulonglong expire_after_seconds;
+    uint compression;
+};
+
+namespace alluvium_sql {
+
+extern ha_create_table_option table_options[];
+
+// Returns the options of the keyspace of a key, or of the hidden primary key after all keys.
+alluvium_keyspace_options keyspace_options(const TABLE &table, const PrimaryCodec &primary,
+                                           uint number);
+
+} // namespace alluvium_sql

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// Dictionary: which tables exist, with which keyspaces, layouts and numbers.
+//
+// The keyspace `sql` holds it; `docs/format/sql-dictionary.md` has the bytes. Rows:
+//
+//   t<database/table>  id, version, layouts and indexes of a table
+//   a<table id>        mark of AUTO_INCREMENT: no smaller number is given out again
+//   s<table id>        statistics of the indexes
+//   n                  next free id
+//
+// Each index has a keyspace `t<table id>.<index id>`. Invariant: every index that a row names has
+// its keyspace. So a table's keyspaces are created before its row, and dropped after it; a crash
+// between leaves keyspaces that no row names, and `drop_orphans` removes them at the next start.
+//
+// The server repeats DROP and RENAME after a crash, so both succeed when they are already done.
+
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <alluvium.h>
+
+#include "handles.h"
+#include "row_codec.h"
+
+namespace alluvium_sql {
+
+struct TableEntry {
+    uint64_t id = 0;
+    // Changes with every change of the definition.
+    uint64_t version = 0;
+    uint64_t next_index = 1;
+    uint32_t next_column = 1;
+    // Ids in the order of the table's keys; last the hidden primary key, if there is one.
+    std::vector<uint64_t> indexes;
+    // All layouts that rows may have; the last is the current one.
+    std::vector<StoredLayout> layouts;
+    // For each column of the current layout: its value in rows that were written before the column
+    // was added; no value: NULL.
+    std::vector<std::optional<std::string>> initial;
+
+    std::string encode() const;
+    // False: damage.
+    bool decode(Bytes bytes);
+};
+
+// Statistics of one index: average number of rows for each value of its first parts.
+struct IndexStatistics {
+    std::vector<uint64_t> rows_per_value;
+};
+
+// Returns the name of a table in the dictionary for a path of the server: `./db/t` gives `db/t`.
+std::string table_name(const char *path);
+
+std::string keyspace_name(uint64_t table, uint64_t index);
+
+class Dictionary {
+public:
+    explicit Dictionary(alluvium_database *database) : database_(database) {}
+
+    // Opens the dictionary and removes keyspaces that no table names. 0, or an error of the
+    // handler.
+    int open();
+
+    // HA_ERR_NO_SUCH_TABLE if there is none.
+    int read(const std::string &name, TableEntry &entry);
+
+    // Returns a number that was never returned before, also over a restart once a row with it is
+    // written.
+    uint64_t next_number();
+
+    // Creates a keyspace for each index of the entry, with these options, in its order.
+    int create_keyspaces(const TableEntry &entry, const std::vector<uint64_t> &indexes,
+                         const std::vector<alluvium_keyspace_options> &options);
+    int open_keyspace(uint64_t table, uint64_t index, Keyspace &keyspace);
+    // Drops keyspaces. A failure is logged: the next start tries again.
+    void drop_keyspaces(uint64_t table, const std::vector<uint64_t> &indexes);
+
+    // Writes the row of a table, durably.
+    int write(const std::string &name, const TableEntry &entry) {
+        return write_all({{name, entry}});
+    }
+    // Writes the rows of several tables in one commit.
+    int write_all(const std::vector<std::pair<std::string, TableEntry>> &entries);
+    int rename(const std::string &from, const std::string &to);
+    int drop(const std::string &name);
+
+    int read_mark(uint64_t table, uint64_t &mark);
+    int write_mark(uint64_t table, uint64_t mark);
+    int read_statistics(uint64_t table, std::vector<IndexStatistics> &statistics);
+    int write_statistics(uint64_t table, const std::vector<IndexStatistics> &statistics);
+
+    // Calls `visit` with the name and entry of each table. 0, or an error of the handler.
+    template <typename Visit> int for_each(Visit visit);
+
+private:
+    int get(const std::string &key, Value &value);
+    int put(const std::string &key, const std::string &value);
+    int write_batch(const alluvium_batch *batch);
+    int put_number(alluvium_writer writer);
+    int load_next_number();
+    int drop_orphans();
+    int scan(const std::string &prefix, std::vector<std::pair<std::string, std::string>> &rows);
+
+    alluvium_database *const database_;
+    Keyspace keyspace_;
+    // Guards `next_`.
+    std::mutex mutex_;
+    uint64_t next_ = 1;
+};
+
+template <typename Visit> int Dictionary::for_each(Visit visit) {
+    std::vector<std::pair<std::string, std::string>> rows;
+    if (int error = scan("t", rows)) return error;
+    for (const auto &[key, value] : rows) {
+        TableEntry entry;
+        if (!entry.decode(Bytes(value))) return 126; // HA_ERR_CRASHED
+        visit(key.substr(1), entry);
+    }
+    return 0;
+}
+
+} // namespace alluvium_sql

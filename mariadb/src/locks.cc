@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// Begin of a statement and its row locks. The server's metadata locks serve LOCK TABLES, so there
+// are no table locks here.
+
+#include "ha_alluvium.h"
+
+namespace alluvium_sql {
+
+namespace {
+
+RowLock lock_of(enum thr_lock_type type) {
+    if (type >= TL_WRITE_ALLOW_WRITE) return RowLock::Exclusive;
+    return type == TL_READ_WITH_SHARED_LOCKS ? RowLock::Shared : RowLock::None;
+}
+
+} // namespace
+
+THR_LOCK_DATA **ha_alluvium::store_lock(THD *, THR_LOCK_DATA **to, enum thr_lock_type type) {
+    if (type != TL_IGNORE && type != TL_UNLOCK) row_lock_ = lock_of(type);
+    return to;
+}
+
+int ha_alluvium::external_lock(THD *thd, int type) {
+    if (type == F_UNLCK) return 0;
+    transaction_ = &Transaction::of(thd);
+    return transaction_->enter_statement();
+}
+
+// Within LOCK TABLES the server calls this for each statement, instead of external_lock.
+int ha_alluvium::start_stmt(THD *thd, thr_lock_type type) {
+    row_lock_ = lock_of(type);
+    transaction_ = &Transaction::of(thd);
+    return transaction_->enter_statement();
+}
+
+void ha_alluvium::unlock_row() {
+    if (row_lock_ != RowLock::None)
+        transaction_->unlock_row(share_->primary_keyspace(), row_key_);
+}
+
+} // namespace alluvium_sql
