@@ -22,7 +22,7 @@ pub struct Variant {
 /// One engine of the registry.
 #[derive(Debug, Clone, Copy)]
 pub struct EngineEntry {
-    /// Name on the command line and, except for the two engines of `mariadb`, of the cargo feature.
+    /// Name on the command line and, except for the engines of `mariadb`, of the cargo feature.
     pub name: &'static str,
     /// Variants in addition to the plain name.
     pub variants: &'static [Variant],
@@ -119,7 +119,7 @@ fn unknown(what: &str, wanted: &str, known: impl Iterator<Item = &'static str>) 
     EngineError::Unsupported(names::unknown(what, wanted, &known))
 }
 
-static ENGINES: [EngineEntry; 12] = [
+static ENGINES: [EngineEntry; 13] = [
     EngineEntry {
         name: "alluvium",
         variants: &[],
@@ -161,6 +161,15 @@ static ENGINES: [EngineEntry; 12] = [
         has_compaction_styles: false,
         how_to_get: "build with `--features lmdb`",
         adapter: LMDB,
+    },
+    EngineEntry {
+        name: "mariadb-alluvium",
+        variants: ALLUVIUM_SERVER_VARIANTS,
+        description: "server: MariaDB with tables in Alluvium, the plugin of this workspace",
+        is_server: true,
+        has_compaction_styles: false,
+        how_to_get: "build with `--features mariadb`; `make mariadb` builds the plugin and fetches its server",
+        adapter: MARIADB_ALLUVIUM,
     },
     EngineEntry {
         name: "mariadb-innodb",
@@ -266,6 +275,15 @@ const SERVER_VARIANTS: [Variant; 3] = [
     },
 ];
 
+const ALLUVIUM_SERVER_VARIANTS: &[Variant] = &[
+    SERVER_VARIANTS[0],
+    SERVER_VARIANTS[1],
+    Variant {
+        name: "both",
+        description: "InnoDB and Alluvium in one server, both tuned, each with a cache of its own",
+    },
+];
+
 const INNODB_VARIANTS: &[Variant] = &[
     Variant {
         name: "compressed",
@@ -332,9 +350,13 @@ const LMDB: Option<Adapter> = Some(crate::lmdb::Lmdb::ADAPTER);
 const LMDB: Option<Adapter> = None;
 
 #[cfg(feature = "mariadb")]
+const MARIADB_ALLUVIUM: Option<Adapter> = Some(crate::servers::mariadb::ALLUVIUM);
+#[cfg(feature = "mariadb")]
 const MARIADB_INNODB: Option<Adapter> = Some(crate::servers::mariadb::INNODB);
 #[cfg(feature = "mariadb")]
 const MARIADB_ROCKSDB: Option<Adapter> = Some(crate::servers::mariadb::ROCKSDB);
+#[cfg(not(feature = "mariadb"))]
+const MARIADB_ALLUVIUM: Option<Adapter> = None;
 #[cfg(not(feature = "mariadb"))]
 const MARIADB_INNODB: Option<Adapter> = None;
 #[cfg(not(feature = "mariadb"))]
@@ -413,7 +435,7 @@ mod tests {
             "no variant of null is named `fast`; there are none"
         );
         assert!(message("zzz").contains(
-            "there are: alluvium, fjall, leveldb, lmdb, mariadb-innodb, mariadb-rocksdb, null, postgresql, redb, rocksdb, sqlite, wiredtiger"
+            "there are: alluvium, fjall, leveldb, lmdb, mariadb-alluvium, mariadb-innodb, mariadb-rocksdb, null, postgresql, redb, rocksdb, sqlite, wiredtiger"
         ));
     }
 

@@ -280,6 +280,7 @@ struct Sysbench<'a> {
 impl Sysbench<'_> {
     fn run(&self, test: &str, command: &str) -> Outcome<String> {
         let engine = match self.asked.server.as_str() {
+            "mariadb-alluvium" => "alluvium",
             "mariadb-rocksdb" => "rocksdb",
             _ => "innodb",
         };

@@ -80,7 +80,12 @@ fn main() -> Outcome {
         "total/bytes",
         "messages/request"
     )?;
-    for name in ["mariadb-innodb", "mariadb-rocksdb", "postgresql"] {
+    for name in [
+        "mariadb-alluvium",
+        "mariadb-innodb",
+        "mariadb-rocksdb",
+        "postgresql",
+    ] {
         let entry = rumbench_engines::find(name)?.entry;
         if entry.is_available() && only.as_deref().is_none_or(|only| only == name) {
             let line = server(name, &asked, scratch.path(), &loops)?;

@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn an_index_with_other_entries_than_the_rows_is_a_wrong_answer() {
-        for form in [Form::InnoDb, Form::MyRocks] {
+        for form in [Form::InnoDb, Form::MyRocks, Form::Alluvium] {
             let check = |entries| check_table(&mut scripted(entries), Dialect::Maria(form), "t");
             assert_eq!(check(["8", "1234"]).expect("they agree"), 1);
             for entries in [["7", "1234"], ["8", "1235"]] {

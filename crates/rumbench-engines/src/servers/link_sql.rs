@@ -1,7 +1,7 @@
 //! SQL of LinkBench's tables for both servers, in the form that `sql` describes.
 //!
 //! Tables and statements are those of the published MySQL and PostgreSQL stores, with columns of
-//! bytes. InnoDB and PostgreSQL order the list index by time descending, then id2. MyRocks has no
+//! bytes. The list index is ordered by time descending, then id2, except in MyRocks, which has no
 //! sort direction per column: its index is ascending, in a column family in reverse order, and read
 //! backwards, so its files are scanned forward. For any order other than the exact reverse, MyRocks
 //! reads and sorts the whole list, which may have millions of links.
@@ -267,7 +267,11 @@ mod tests {
         assert!(
             text(Dialect::Maria(Form::MyRocks)).contains("COMMENT 'cfname=rev:cf_link_id1_type'")
         );
-        for dialect in [Dialect::Maria(Form::InnoDb), Dialect::Postgres] {
+        for dialect in [
+            Dialect::Maria(Form::InnoDb),
+            Dialect::Maria(Form::Alluvium),
+            Dialect::Postgres,
+        ] {
             assert!(!text(dialect).contains("cfname") && text(dialect).contains("time DESC"));
         }
     }

@@ -30,6 +30,8 @@ pub(super) enum Form {
     PageCompressed { level: u8 },
     /// MyRocks.
     MyRocks,
+    /// Alluvium.
+    Alluvium,
 }
 
 impl Form {
@@ -44,6 +46,7 @@ impl Form {
                 format!("ENGINE=InnoDB PAGE_COMPRESSED=1 PAGE_COMPRESSION_LEVEL={level}")
             }
             Form::MyRocks => "ENGINE=ROCKSDB".to_string(),
+            Form::Alluvium => "ENGINE=ALLUVIUM".to_string(),
         }
     }
 }
@@ -144,9 +147,9 @@ pub(super) fn create_tables(dialect: Dialect, schema: &TableSchema) -> Vec<Strin
 }
 
 /// Returns the statement that creates the first of these indexes, or all of them, and the next
-/// index to create. InnoDB builds all of them in one pass over the rows. MyRocks would need memory
-/// for all sorts at once, and PostgreSQL has no such statement. Index entries also return the
-/// primary key: InnoDB and MyRocks append it themselves.
+/// index to create. InnoDB and Alluvium build all of them in one pass over the rows. MyRocks would
+/// need memory for all sorts at once, and PostgreSQL has no such statement. Index entries also
+/// return the primary key: MariaDB's engines append it themselves.
 pub(super) fn create_indexes(
     dialect: Dialect,
     table: &Table,
@@ -484,11 +487,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn innodb_builds_all_indexes_at_once_and_the_others_one_after_the_other() {
+    fn innodb_and_alluvium_build_all_indexes_at_once_and_the_others_one_after_the_other() {
         let mut table = table();
         table.indexes.push(table.indexes[0].clone());
-        let (text, next) = create_indexes(MARIA, &table, 0..2);
-        assert_eq!((text.matches("ADD INDEX").count(), next), (2, 2), "{text}");
+        for dialect in [MARIA, Dialect::Maria(Form::Alluvium)] {
+            let (text, next) = create_indexes(dialect, &table, 0..2);
+            assert_eq!((text.matches("ADD INDEX").count(), next), (2, 2), "{text}");
+        }
         for dialect in [Dialect::Postgres, Dialect::Maria(Form::MyRocks)] {
             let (text, next) = create_indexes(dialect, &table, 0..2);
             assert_eq!(

@@ -74,6 +74,7 @@ fn a_row_that_stays_locked_is_an_error_beyond_the_limit_of_retries_and_the_clien
     for entry in servers().filter(|entry| entry.name != "mariadb-rocksdb") {
         let line = match entry.name {
             "postgresql" => "lock_timeout = 1ms",
+            "mariadb-alluvium" => "[mariadbd]\nalluvium_lock_wait_timeout = 0",
             _ => "[mariadbd]\ninnodb_lock_wait_timeout = 0",
         };
         let (loaded, mut phase) = loaded(entry, line, "update-one");

@@ -135,6 +135,7 @@ pub fn with_line(dir: &Path, durability: Durability, line: &str) -> OpenConfig {
 fn lines_of_ones_own_do_not_change_the_durability_class_under_its_label() {
     let lines = [
         ("postgresql", "synchronous_commit = off"),
+        ("mariadb-alluvium", "alluvium_flush_log_at_trx_commit = 2"),
         ("mariadb-innodb", "innodb-flush-log-at-trx-commit = 2"),
         ("mariadb-rocksdb", "rocksdb_flush_log_at_trx_commit = 2"),
         ("mariadb-rocksdb", "rocksdb_write_disable_wal = 1"),
@@ -174,7 +175,7 @@ fn lines_of_ones_own_do_not_move_a_server_and_are_the_reason_of_what_they_set() 
                 "[mysql]\nno_such_variable = 1\n[mysqld]\ndatadir = /no/such\nsocket = /no/such/socket\ntmpdir = /no/such\n\
                  pid-file = /no/such/pid\ninnodb_data_home_dir = /no/such\ninnodb-log-group-home-dir = /no/such\n\
                  innodb_undo_directory = /no/such\naria_log_dir_path = /no/such\nloose-rocksdb_datadir = /no/such\n\
-                 loose-rocksdb_wal_dir = /no/such\nskip-networking = 0\ninnodb_io_capacity = 300",
+                 loose-rocksdb_wal_dir = /no/such\nloose-alluvium_datadir = /no/such\nskip-networking = 0\ninnodb_io_capacity = 300",
                 ("innodb_io_capacity", "300"),
             ),
         };
@@ -195,7 +196,7 @@ fn a_server_that_does_not_repair_torn_pages_says_what_a_power_cut_does() {
         let line = match entry.name {
             "postgresql" => "full_page_writes = off",
             "mariadb-innodb" => "innodb-doublewrite = 0",
-            // MyRocks writes each table once, so it has no torn pages.
+            // MyRocks and Alluvium write each table once, so they have no torn pages.
             _ => continue,
         };
         let dir = tempfile::tempdir().unwrap();
@@ -308,7 +309,7 @@ fn lists_are_read_from_their_index_alone_also_after_a_change() {
         let dir = tempfile::tempdir().unwrap();
         let (engine, _) = open(entry, dir.path());
         load_lists(&*engine);
-        // Settling moves MyRocks' rows from memtables to blocks.
+        // Settling moves rows of MyRocks and Alluvium from memtables to blocks.
         engine.settle(&mut |_| ()).unwrap();
         let store = engine.link_store().unwrap();
         let mut connection = store.connect().unwrap();
@@ -457,7 +458,17 @@ fn variants_of_the_server_are_on_in_their_own_rows_only() {
             "{name}: {value_found:?}"
         );
     };
-    for name in ["mariadb-innodb", "mariadb-rocksdb"] {
+    const INNODB: [&str; 2] = ["innodb_flush_log_at_trx_commit", "innodb_buffer_pool_size"];
+    const MYROCKS: [&str; 2] = [
+        "rocksdb_flush_log_at_trx_commit",
+        "rocksdb_block_cache_size",
+    ];
+    const ALLUVIUM: [&str; 2] = ["alluvium_flush_log_at_trx_commit", "alluvium_memory_bytes"];
+    for (name, of_both) in [
+        ("mariadb-alluvium", [INNODB, ALLUVIUM]),
+        ("mariadb-innodb", [INNODB, MYROCKS]),
+        ("mariadb-rocksdb", [INNODB, MYROCKS]),
+    ] {
         let plain = loaded(name, None, &[]);
         starts(&plain, "log_bin", "OFF");
         starts(&plain, "performance_schema", "OFF");
@@ -476,16 +487,12 @@ fn variants_of_the_server_are_on_in_their_own_rows_only() {
         starts(&watched, "performance_schema", "ON");
         starts(&watched, "log_bin", "OFF");
         let both = loaded(name, Some("both"), &[]);
-        for setting in [
-            "innodb_flush_log_at_trx_commit",
-            "rocksdb_flush_log_at_trx_commit",
-        ] {
-            starts(&both, setting, "2");
+        for [at_commit, _] in of_both {
+            starts(&both, at_commit, "2");
         }
-        let caches = ["innodb_buffer_pool_size", "rocksdb_block_cache_size"];
-        let size = |name: &str| both.configuration[name].split(' ').next();
-        let [innodb, myrocks] = caches.map(size);
-        assert_eq!(innodb, myrocks);
+        let size = |[_, cache]: [&str; 2]| both.configuration[cache].split(' ').next();
+        let [one, other] = of_both.map(size);
+        assert_eq!(one, other);
     }
 }
 

@@ -93,6 +93,7 @@ fn configurations_of_a_server_are_contestants() {
         let dir = tempfile::tempdir().unwrap();
         let (setting, values) = match server {
             "postgresql" => ("wal_compression", ["pglz", "off"]),
+            "mariadb-alluvium" => ("alluvium_compaction_threads", ["2", "3"]),
             "mariadb-innodb" => ("innodb_purge_threads", ["2", "3"]),
             _ => ("rocksdb_max_background_jobs", ["2", "3"]),
         };

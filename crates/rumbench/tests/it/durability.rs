@@ -88,7 +88,8 @@ fn killed_server(engine: &str) {
 
 #[cfg(feature = "mariadb")]
 #[test]
-fn mariadb_keeps_every_acknowledged_commit_of_killed_servers_in_both_engines() {
+fn mariadb_keeps_every_acknowledged_commit_of_killed_servers_in_each_engine() {
+    killed_server("mariadb-alluvium");
     killed_server("mariadb-innodb");
     killed_server("mariadb-rocksdb");
 }

@@ -154,22 +154,23 @@ fn a_running_server_that_stands_still_is_left_alone_and_costs_the_trial() {
     server.close().expect("a server that was left as it was");
 }
 
-/// Runs one suite with both engines of MariaDB, to compare them on the same server.
+/// Runs one suite with all engines of MariaDB, to compare them on the same server.
 #[cfg(feature = "mariadb")]
 #[test]
-fn both_engines_of_one_server_stand_in_one_suite() {
+fn all_engines_of_one_server_stand_in_one_suite() {
     let dir = tempfile::tempdir().expect("folder");
     let data = dir.path().join("server");
     std::fs::create_dir(&data).expect("folder");
-    // Sets InnoDB's durability class too: a server started for MyRocks leaves it at its default.
+    // A server started for Alluvium leaves the others' durability class at its default.
     let options = dir.path().join("my.cnf");
-    let lines = "[mariadbd]\ninnodb_flush_log_at_trx_commit=2\n";
+    let lines = "[mariadbd]\nplugin_load_add=ha_rocksdb\n\
+                 innodb_flush_log_at_trx_commit=2\nrocksdb_flush_log_at_trx_commit=2\n";
     std::fs::write(&options, lines).expect("a file");
     let options = options.to_str().expect("UTF-8").to_string();
     let settings = BTreeMap::from([("options_file".to_string(), options)]);
-    let server = start_with("mariadb-rocksdb", &data, settings);
+    let server = start_with("mariadb-alluvium", &data, settings);
     let socket = socket(server.server_process().expect("a process"));
-    let engines = ["mariadb-innodb", "mariadb-rocksdb"];
+    let engines = ["mariadb-alluvium", "mariadb-innodb", "mariadb-rocksdb"];
     let addresses = engines.map(|name| format!("{name}.address={}", socket.display()));
     let databases = engines.map(|name| format!("{name}.database=given"));
     let out = dir.path().join("out");
@@ -194,6 +195,6 @@ fn both_engines_of_one_server_stand_in_one_suite() {
             .filter(|trial| trial["engine"] == name)
             .count()
     };
-    assert_eq!(engines.map(ran), [2, 2], "{}", result["trials"]);
+    assert_eq!(engines.map(ran), [2, 2, 2], "{}", result["trials"]);
     server.close().expect("a server that was left as it was");
 }

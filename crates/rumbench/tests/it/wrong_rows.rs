@@ -7,7 +7,7 @@ use crate::{result, rumbench, text};
 
 #[test]
 fn rows_that_a_server_leaves_out_are_a_wrong_answer_and_the_suite_goes_on() {
-    for server in ["mariadb-innodb", "mariadb-rocksdb"] {
+    for server in ["mariadb-alluvium", "mariadb-innodb", "mariadb-rocksdb"] {
         rows_are_left_out(server);
     }
 }

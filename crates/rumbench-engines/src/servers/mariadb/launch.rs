@@ -6,6 +6,8 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,6 +15,7 @@ use rumbench_core::engine::{EngineError, Result};
 
 use super::options::Tuning;
 use crate::error::failed;
+use crate::servers::packages::PLUGINS;
 use crate::servers::places::Places;
 use crate::servers::program::Program;
 
@@ -26,7 +29,9 @@ pub(super) struct Launch<'a> {
     pub(super) places: &'a Places,
     /// Parent folder of the server's `usr`.
     pub(super) root: &'a Path,
-    /// Folder of the socket.
+    /// Plugin outside the server's plugin folder.
+    pub(super) plugin: Option<&'a Path>,
+    /// Folder of the socket, and of the links to plugins.
     pub(super) run: &'a Path,
 }
 
@@ -36,7 +41,33 @@ impl Launch<'_> {
         fs::create_dir_all(self.temporary())
             .map_err(failed("mariadb: create the folder for sorting"))?;
         fs::write(self.places.trial.join(CONFIGURATION), self.tuning.file())
-            .map_err(failed("mariadb: write my.cnf"))
+            .map_err(failed("mariadb: write my.cnf"))?;
+        self.link_plugins()
+            .map_err(failed("mariadb: link the plugins"))
+    }
+
+    /// Links the server's plugins and the one outside into one folder, the only one of a server.
+    fn link_plugins(&self) -> io::Result<()> {
+        let Some(plugin) = self.plugin else {
+            return Ok(());
+        };
+        let folder = self.plugins();
+        fs::create_dir(&folder)?;
+        let own = fs::read_dir(self.root.join(PLUGINS))?.flatten();
+        for path in own.map(|entry| entry.path()).chain([plugin.to_path_buf()]) {
+            if let Some(name) = path.file_name() {
+                symlink(&path, folder.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the server's plugin folder.
+    fn plugins(&self) -> PathBuf {
+        match self.plugin {
+            None => self.root.join(PLUGINS),
+            Some(_) => self.run.join("plugins"),
+        }
     }
 
     /// Creates the server's own tables with the scripts that come with it.
@@ -76,7 +107,7 @@ impl Launch<'_> {
     fn paths(&self) -> Vec<(&'static str, PathBuf)> {
         let (usr, data) = (self.root.join("usr"), &self.places.data);
         let mut paths = vec![
-            ("plugin-dir", usr.join("lib/mysql/plugin")),
+            ("plugin-dir", self.plugins()),
             ("lc-messages-dir", usr.join("share/mysql")),
             ("character-sets-dir", usr.join("share/mysql/charsets")),
             ("basedir", usr),
@@ -91,6 +122,9 @@ impl Launch<'_> {
             // The defaults of a plugin that may not be loaded: folders of the data folder.
             ("loose-rocksdb-datadir", PathBuf::from("./#rocksdb")),
             ("loose-rocksdb-wal-dir", PathBuf::new()),
+            ("loose-alluvium-datadir", PathBuf::from("./#alluvium")),
+            // Otherwise the server takes a plugin's folder for a database.
+            ("ignore-db-dirs", PathBuf::from("#alluvium")),
         ];
         if self.tuning.variation.binlog {
             paths.push(("log-bin", data.join("binlog")));
@@ -104,7 +138,7 @@ impl Launch<'_> {
             switches.push("--skip-log-bin");
         }
         let plugin = self.tuning.plugin();
-        let plugin = plugin.map(|plugin| format!("--plugin-load-add={plugin}"));
+        let plugin = plugin.map(|plugin| format!("--plugin-load-add={}", plugin.name));
         switches
             .into_iter()
             .map(String::from)
@@ -147,6 +181,7 @@ mod tests {
                 log: dir.path().join("log"),
             },
             root: Path::new("/"),
+            plugin: None,
             run: Path::new("/run"),
         }
         .command()
@@ -157,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn only_myrocks_loads_a_plugin_and_nobody_listens_on_the_network() {
+    fn innodb_loads_no_plugin_and_nobody_listens_on_the_network() {
         let innodb = command_line(Storage::InnoDb, None);
         let plugin = "--plugin-load-add=ha_rocksdb".to_string();
         assert!(!innodb.contains(&plugin));
@@ -166,6 +201,10 @@ mod tests {
         let both = [(Storage::MyRocks, None), (Storage::InnoDb, Some("both"))];
         for (storage, variant) in both {
             assert!(command_line(storage, variant).contains(&plugin));
+        }
+        let plugin = "--plugin-load-add=ha_alluvium".to_string();
+        for variant in [None, Some("both")] {
+            assert!(command_line(Storage::Alluvium, variant).contains(&plugin));
         }
     }
 

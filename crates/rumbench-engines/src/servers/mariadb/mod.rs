@@ -1,11 +1,11 @@
-//! MariaDB as a private server, with a trial's tables in one of two storage engines: InnoDB
-//! (B-trees) or MyRocks (RocksDB).
+//! MariaDB as a private server, with a trial's tables in one of three storage engines: InnoDB
+//! (B-trees), MyRocks (RocksDB) or Alluvium (the plugin of this workspace).
 //!
-//! - `cache_bytes` is the buffer pool of InnoDB or the block cache of MyRocks; both bypass the
-//!   kernel's page cache for data.
+//! - `cache_bytes` is the buffer pool of InnoDB, the block cache of MyRocks or all memory of
+//!   Alluvium; InnoDB and MyRocks bypass the kernel's page cache for data.
 //! - `buffered` hands each commit to the kernel and syncs the log once a second.
-//! - Isolation is READ COMMITTED in both: at REPEATABLE READ MyRocks returns conflicts for which
-//!   InnoDB waits.
+//! - Isolation is READ COMMITTED in all: at REPEATABLE READ MyRocks and Alluvium return conflicts
+//!   for which InnoDB waits.
 //! - Binary log and performance schema are off, except in the variants of these names: the
 //!   comparison is one of storage engines.
 //! - The server checks no passwords: its socket is in a folder that no other user can enter.
@@ -33,7 +33,7 @@ use super::counters::counters;
 use super::endpoint::{Address, Endpoint};
 use super::engine::{Product, Running, ServerEngine};
 use super::external::{self, Given, Made};
-use super::packages::{self, MARIADB};
+use super::packages::{self, Installation, MARIADB};
 use super::places::Places;
 use super::process::ServerProcess;
 use super::program::{DeathSignal, Program};
@@ -63,6 +63,12 @@ pub(crate) const ROCKSDB: Adapter = Adapter {
     open: |config| open(config, Storage::MyRocks),
 };
 
+/// Registry entry of Alluvium.
+pub(crate) const ALLUVIUM: Adapter = Adapter {
+    check: |config| check(config, Storage::Alluvium),
+    open: |config| open(config, Storage::Alluvium),
+};
+
 fn check(config: &OpenConfig, storage: Storage) -> Result<()> {
     check_schema(config)?;
     let tuning = Tuning::of(config, storage)?;
@@ -89,7 +95,7 @@ fn run(config: &OpenConfig, storage: Storage) -> Result<ServerEngine<MariaDb>> {
 
 /// Starts a private server.
 fn start(config: &OpenConfig, storage: Storage, tuning: &Tuning) -> Result<MariaDb> {
-    let root = packages::mariadb(tuning.plugin(), tuning.root.as_deref())?;
+    let Installation { root, plugin } = packages::mariadb(tuning.plugin(), tuning.root.as_deref())?;
     let (places, exists) = Places::prepare(&config.dir)?;
     let folder = RunFolder::create()?;
     let endpoint = Endpoint {
@@ -112,6 +118,7 @@ fn start(config: &OpenConfig, storage: Storage, tuning: &Tuning) -> Result<Maria
         tuning,
         places: &places,
         root: &root,
+        plugin: plugin.as_deref(),
         run: folder.path(),
     };
     launch.configure()?;
@@ -158,7 +165,7 @@ fn join(config: &OpenConfig, storage: Storage, tuning: &Tuning, given: &Given) -
     check_version(&endpoint.address, &first.ask("SELECT version()")?)?;
     storage.version(&mut first)?;
     if tuning.variation.has_both {
-        Storage::MyRocks.version(&mut first)?;
+        storage.companion().version(&mut first)?;
     }
     tuning.check_class(&mut first)?;
     first.query(&format!(
@@ -275,14 +282,15 @@ impl Product for MariaDb {
     }
 
     fn is_data_file(file_name: &str) -> bool {
-        // Excludes logs of InnoDB, Aria, MyRocks, and the server, files recreated at each start,
-        // and the laboratory's files.
+        // Excludes logs of InnoDB, Aria, MyRocks, Alluvium, and the server, files recreated at each
+        // start, space that Alluvium reserves, and the laboratory's files.
         let is_log = file_name.starts_with("ib_logfile")
             || file_name.starts_with("binlog.")
             || file_name.starts_with("aria_log")
             || file_name.ends_with(".log")
+            || file_name.ends_with(".wal")
             || file_name.starts_with("LOG");
-        !is_log && !["LOCK", "ibtmp1", CONFIGURATION, SERVER_LOG].contains(&file_name)
+        !is_log && !["LOCK", "ballast", "ibtmp1", CONFIGURATION, SERVER_LOG].contains(&file_name)
     }
 
     /// InnoDB releases the locks of a commit and makes it visible before its log is written.

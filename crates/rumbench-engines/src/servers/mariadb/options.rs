@@ -6,7 +6,7 @@ use rumbench_core::engine::{Durability, DurabilityFacts, OpenConfig, Result};
 
 use super::read_back::{self, Asked, Variables};
 use super::storage::Storage;
-use super::tuned::{Setting, common, idle_innodb, innodb, myrocks};
+use super::tuned::{Setting, alluvium, common, idle_innodb, innodb, myrocks};
 use super::variants::Variation;
 use super::wire::MariaSession;
 use crate::facts::{
@@ -14,16 +14,18 @@ use crate::facts::{
 };
 use crate::servers::external::{self, Given};
 use crate::servers::own_lines::OwnLines;
-use crate::servers::packages;
+use crate::servers::packages::{self, Plugin};
 use crate::servers::session::Session;
 use crate::settings::Settings;
 
 /// Variables that the command line sets.
-pub(super) const DECIDED: [&str; 18] = [
+pub(super) const DECIDED: [&str; 20] = [
+    "alluvium_datadir",
     "aria_log_dir_path",
     "basedir",
     "character_sets_dir",
     "datadir",
+    "ignore_db_dirs",
     "innodb_data_home_dir",
     "innodb_log_group_home_dir",
     "innodb_undo_directory",
@@ -71,12 +73,15 @@ impl Tuning {
         let (mut log_mib, mut file, mut root) = (1024, None, None);
         if given.is_none() {
             root = packages::take_root(&mut asked)?;
-            log_mib = asked.take_in("log_mib", log_mib, 16..=1 << 20)?;
+            // Alluvium bounds its log by its memory.
+            if storage != Storage::Alluvium {
+                log_mib = asked.take_in("log_mib", log_mib, 16..=1 << 20)?;
+            }
             file = asked.take_text("options_file");
         }
         let bulk_load: u8 = match storage {
             Storage::MyRocks => asked.take_in("bulk_load", 0, 0..=1)?,
-            Storage::InnoDb => 0,
+            Storage::InnoDb | Storage::Alluvium => 0,
         };
         let variation = Variation::of(storage, config, &mut asked)?;
         asked.finish()?;
@@ -89,16 +94,17 @@ impl Tuning {
             Durability::None => "0",
         };
         let cache_bytes = config.cache_bytes;
-        match (storage, variation.has_both) {
-            (Storage::InnoDb, false) => settings.extend(innodb(cache_bytes, log_mib, at_commit)),
-            (Storage::MyRocks, false) => {
-                settings.extend(myrocks(cache_bytes, log_mib, at_commit));
-                settings.extend(idle_innodb());
-            }
-            (_, true) => {
-                settings.extend(innodb(cache_bytes, log_mib, at_commit));
-                settings.extend(myrocks(cache_bytes, log_mib, at_commit));
-            }
+        let with = |one| storage == one || (variation.has_both && storage.companion() == one);
+        settings.extend(if with(Storage::InnoDb) {
+            innodb(cache_bytes, log_mib, at_commit)
+        } else {
+            idle_innodb()
+        });
+        if with(Storage::MyRocks) {
+            settings.extend(myrocks(cache_bytes, log_mib, at_commit));
+        }
+        if with(Storage::Alluvium) {
+            settings.extend(alluvium(cache_bytes, at_commit));
         }
         Ok(Tuning {
             storage,
@@ -114,9 +120,13 @@ impl Tuning {
     }
 
     /// Returns the plugin that the server must load.
-    pub(super) fn plugin(&self) -> Option<&'static str> {
-        let is_needed = self.storage == Storage::MyRocks || self.variation.has_both;
-        is_needed.then_some("ha_rocksdb")
+    pub(super) fn plugin(&self) -> Option<&'static Plugin> {
+        // InnoDB, one of the two in `both`, is part of the server.
+        let companion = self
+            .variation
+            .has_both
+            .then(|| self.storage.companion().plugin());
+        self.storage.plugin().or(companion.flatten())
     }
 
     /// Returns the whole file.
@@ -189,6 +199,7 @@ impl Tuning {
         let setting = match self.storage {
             Storage::InnoDb => "innodb_flush_log_at_trx_commit",
             Storage::MyRocks => "rocksdb_flush_log_at_trx_commit",
+            Storage::Alluvium => "alluvium_flush_log_at_trx_commit",
         };
         let found = session.ask(&format!("SELECT @@GLOBAL.{setting}"))?;
         external::check_class(engine, given, setting, &found, self.at_commit)?;
@@ -209,6 +220,7 @@ impl Tuning {
                     || ask("rocksdb_write_disable_wal")? == "1";
                 of_myrocks(self.class, keeps_back)
             }
+            Storage::Alluvium => of_alluvium(self.class),
             Storage::InnoDb => {
                 let method = ask("innodb_flush_method")?.to_ascii_lowercase();
                 let doublewrite = ask("innodb_doublewrite")?.to_ascii_lowercase();
@@ -253,6 +265,15 @@ fn of_myrocks(class: Durability, keeps_back: bool) -> DurabilityFacts {
     }
 }
 
+/// Returns Alluvium's facts. The engine hands each commit of all classes to the kernel, and syncs
+/// its log every 100 ms.
+fn of_alluvium(class: Durability) -> DurabilityFacts {
+    match class {
+        Durability::Sync => survives(ALL_ACKNOWLEDGED, ALL_ACKNOWLEDGED),
+        Durability::Buffered | Durability::None => survives(ALL_ACKNOWLEDGED, PREFIX_ONE_SECOND),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -283,6 +304,8 @@ mod tests {
             assert!(text.contains(&format!("innodb_flush_log_at_trx_commit={value}\n")));
             let text = file(Storage::MyRocks, class, &[]).unwrap();
             assert!(text.contains(&format!("rocksdb_flush_log_at_trx_commit={value}\n")));
+            let text = file(Storage::Alluvium, class, &[]).unwrap();
+            assert!(text.contains(&format!("alluvium_flush_log_at_trx_commit={value}\n")));
         }
     }
 
@@ -322,11 +345,11 @@ mod tests {
                 ..config(Path::new(""), Durability::Sync)
             };
             let tuning = Tuning::of(&config, storage).unwrap();
-            assert_eq!(tuning.plugin(), Some("ha_rocksdb"));
-            tuning.file()
+            (tuning.plugin().unwrap().name, tuning.file())
         };
-        let text = both(Storage::InnoDb);
-        assert_eq!(text, both(Storage::MyRocks));
+        let (plugin, text) = both(Storage::InnoDb);
+        assert_eq!(plugin, "ha_rocksdb");
+        assert_eq!((plugin, text.clone()), both(Storage::MyRocks));
         for line in [
             "innodb_buffer_pool_size=67108864\n",
             "rocksdb_block_cache_size=67108864\n",
@@ -335,6 +358,17 @@ mod tests {
         ] {
             assert_eq!(text.matches(line).count(), 1, "{line}");
         }
+        let (plugin, text) = both(Storage::Alluvium);
+        assert_eq!(plugin, "ha_alluvium");
+        for line in [
+            "innodb_buffer_pool_size=67108864\n",
+            "alluvium_memory_bytes=67108864\n",
+            "innodb_flush_log_at_trx_commit=1\n",
+            "alluvium_flush_log_at_trx_commit=1\n",
+        ] {
+            assert_eq!(text.matches(line).count(), 1, "{line}");
+        }
+        assert!(!text.contains("rocksdb_"));
     }
 
     #[test]

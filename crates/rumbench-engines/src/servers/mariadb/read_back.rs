@@ -16,7 +16,8 @@ use crate::servers::session::Session;
 use crate::servers::sql::{CATALOG_TABLE, Form};
 
 /// Settings that stay at their defaults but affect performance.
-const ALSO_TOLD: [&str; 9] = [
+const ALSO_TOLD: [&str; 10] = [
+    "alluvium_compaction_threads",
     "log_bin",
     "innodb_doublewrite",
     "innodb_page_size",
@@ -127,7 +128,7 @@ fn is_size(text: &str) -> bool {
 /// If a table is stored in another form than the variant's.
 pub(super) fn check_form(session: &mut MariaSession, form: Form) -> Result<Option<String>> {
     let wanted = match form {
-        Form::InnoDb | Form::MyRocks => return Ok(None),
+        Form::InnoDb | Form::MyRocks | Form::Alluvium => return Ok(None),
         Form::KeyBlocks { kib } => format!("row_format compressed, key_block_size={kib}"),
         Form::PageCompressed { level } => {
             format!("page_compressed=1, page_compression_level={level}")

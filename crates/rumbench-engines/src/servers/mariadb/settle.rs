@@ -35,6 +35,12 @@ impl MariaDb {
             }
             Storage::InnoDb => self.settle_innodb(&mut session, progress),
             Storage::MyRocks => self.settle_myrocks(&mut session, progress),
+            Storage::Alluvium => {
+                progress("flushing memtables and compacting");
+                session
+                    .query("SET GLOBAL alluvium_settle_now = 1")
+                    .map(drop)
+            }
         }
     }
 

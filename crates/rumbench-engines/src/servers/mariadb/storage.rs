@@ -4,6 +4,7 @@ use rumbench_core::engine::{EngineError, Result};
 
 use super::wire::MariaSession;
 use crate::servers::external;
+use crate::servers::packages::{self, Plugin};
 use crate::servers::session::Session;
 
 /// Storage engine of the workload's tables.
@@ -11,6 +12,7 @@ use crate::servers::session::Session;
 pub(super) enum Storage {
     InnoDb,
     MyRocks,
+    Alluvium,
 }
 
 impl Storage {
@@ -19,23 +21,41 @@ impl Storage {
         match self {
             Storage::InnoDb => "mariadb-innodb",
             Storage::MyRocks => "mariadb-rocksdb",
+            Storage::Alluvium => "mariadb-alluvium",
+        }
+    }
+
+    /// Returns the other storage engine of the variant `both`.
+    pub(super) fn companion(self) -> Storage {
+        match self {
+            Storage::InnoDb => Storage::MyRocks,
+            Storage::MyRocks | Storage::Alluvium => Storage::InnoDb,
+        }
+    }
+
+    /// Returns the plugin that a server needs for it.
+    pub(super) fn plugin(self) -> Option<&'static Plugin> {
+        match self {
+            Storage::InnoDb => None,
+            Storage::MyRocks => Some(&packages::MYROCKS),
+            Storage::Alluvium => Some(&packages::ALLUVIUM),
         }
     }
 
     /// Returns the version of the storage engine if it differs from the server's.
     pub(super) fn version(self, session: &mut MariaSession) -> Result<String> {
-        if self == Storage::InnoDb {
-            return Ok(String::new());
-        }
-        let rows = session.query(
-            "SELECT plugin_version FROM information_schema.plugins WHERE plugin_name = 'ROCKSDB'",
-        )?;
+        let (plugin, name) = match self {
+            Storage::InnoDb => return Ok(String::new()),
+            Storage::MyRocks => ("ROCKSDB", "MyRocks"),
+            Storage::Alluvium => ("ALLUVIUM", "Alluvium"),
+        };
+        let rows = session.query(&format!(
+            "SELECT plugin_version FROM information_schema.plugins WHERE plugin_name = '{plugin}'"
+        ))?;
         let version = rows.first().and_then(|row| row.first());
         version
-            .map(|version| format!(" (MyRocks {version})"))
-            .ok_or_else(|| {
-                EngineError::Unsupported("the server has not loaded MyRocks".to_string())
-            })
+            .map(|version| format!(" ({name} {version})"))
+            .ok_or_else(|| EngineError::Unsupported(format!("the server has not loaded {name}")))
     }
 
     /// Returns queries for the bytes of these tables in the connection's database, the best one
@@ -46,7 +66,7 @@ impl Storage {
             "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS UNSIGNED) \
              FROM information_schema.tables WHERE table_schema = database() AND table_name IN ({names})"
         );
-        if self == Storage::MyRocks {
+        if self != Storage::InnoDb {
             return vec![by_statistics];
         }
         let allocated = format!(
@@ -97,6 +117,18 @@ impl Storage {
                 ("cf_compaction_pending", "families_to_compact"),
                 ("cf_num_immutable_mem_table", "memtables_to_flush"),
                 ("cf_cur_size_all_mem_tables", "memtable_bytes"),
+            ],
+            Storage::Alluvium => &[
+                ("alluvium_memory_used", "memory_bytes"),
+                ("alluvium_cache_used", "cache_bytes"),
+                ("alluvium_cache_hits", "block_cache_hits"),
+                ("alluvium_cache_misses", "block_cache_misses"),
+                ("alluvium_flushes", "flushes"),
+                ("alluvium_compactions", "compactions"),
+                ("alluvium_table_bytes_written", "table_write_bytes"),
+                ("alluvium_delayed_commits", "delayed_commits"),
+                ("alluvium_row_locks", "row_locks"),
+                ("alluvium_keyspaces", "keyspaces"),
             ],
         };
         [SERVER_COUNTERS, own].concat()

@@ -152,7 +152,27 @@ pub(super) fn myrocks(cache_bytes: u64, log_mib: u32, at_commit: &str) -> Vec<Se
     ]
 }
 
-/// Returns the settings of InnoDB on a server with all workload tables in MyRocks.
+pub(super) fn alluvium(cache_bytes: u64, at_commit: &str) -> Vec<Setting> {
+    vec![
+        (
+            "alluvium_memory_bytes",
+            cache_bytes.max(IDLE_CACHE_BYTES).to_string(),
+            "cache_bytes: memtables, transactions and filters are inside this number",
+        ),
+        (
+            "alluvium_flush_log_at_trx_commit",
+            at_commit.to_string(),
+            "durability class",
+        ),
+        (
+            "plugin_maturity",
+            "experimental".to_string(),
+            "the plugin calls itself so",
+        ),
+    ]
+}
+
+/// Returns the settings of InnoDB on a server with all workload tables in another storage engine.
 pub(super) fn idle_innodb() -> Vec<Setting> {
     vec![
         (

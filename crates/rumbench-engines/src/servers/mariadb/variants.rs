@@ -1,4 +1,4 @@
-//! Variants of MariaDB's two engines: InnoDB's storage forms, and optional features of the server.
+//! Variants of MariaDB's engines: InnoDB's storage forms, and optional features of the server.
 //!
 //! A variant changes one thing of the plain entry, so that the difference between two rows of a
 //! table is its cost.
@@ -19,7 +19,7 @@ pub(super) struct Variation {
     pub(super) binlog: bool,
     /// True if the performance schema is on.
     pub(super) performance_schema: bool,
-    /// True if the server also has the other storage engine, tuned as if it were the only one.
+    /// True if the server also has the companion, tuned as if it were the only storage engine.
     pub(super) has_both: bool,
 }
 
@@ -34,6 +34,7 @@ impl Variation {
             form: match storage {
                 Storage::InnoDb => Form::InnoDb,
                 Storage::MyRocks => Form::MyRocks,
+                Storage::Alluvium => Form::Alluvium,
             },
             binlog: false,
             performance_schema: false,
@@ -87,7 +88,7 @@ impl Variation {
         if self.binlog {
             let why = "the variant: a server whose replicas lose nothing";
             settings.push(("sync_binlog", "1".to_string(), why));
-            let rows = "MyRocks takes no other, and statements are ambiguous";
+            let rows = "MyRocks and Alluvium take no other, and statements are ambiguous";
             settings.push(("binlog_format", "ROW".to_string(), rows));
             settings.push(("server_id", "1".to_string(), "replicas ask for one"));
         }
