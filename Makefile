@@ -23,6 +23,8 @@ soak: ## test every crash point, failing call, flipped bit, random input, many k
 	  cargo test --locked -p alluvium --lib --test it -- fuzz_ --nocapture
 	ALLUVIUM_CACHE='$(CACHE)' CARGO_TARGET_DIR='$(CACHE)/target' ALLUVIUM_KILLS=25 bash .ci/steps.sh system build kill plugin
 	ALLUVIUM_CACHE='$(CACHE)' mariadb/tests/suites/run.sh long
+	ALLUVIUM_CACHE='$(CACHE)' '$(CACHE)/target/debug/mariadb-check' kills --rounds 200
+	ALLUVIUM_CACHE='$(CACHE)' '$(CACHE)/target/debug/mariadb-check' statements --statements 1000000 --differences 1000
 
 miri: ## run the tests of the unsafe code under miri (needs the nightly toolchain)
 	@cargo +nightly miri --version >/dev/null 2>&1 || { \
@@ -115,7 +117,7 @@ mariadb: ## build the storage engine for MariaDB, fetch a private server, and pr
 	@ALLUVIUM_CACHE='$(CACHE)' CARGO_TARGET_DIR='$(CACHE)/target' mariadb/build/all.sh
 
 test-mariadb: ## run the tests of the storage engine for MariaDB
-	ALLUVIUM_CACHE='$(CACHE)' CARGO_TARGET_DIR='$(CACHE)/target' bash .ci/steps.sh plugin mariadb
+	ALLUVIUM_CACHE='$(CACHE)' CARGO_TARGET_DIR='$(CACHE)/target' bash .ci/steps.sh build plugin mariadb
 
 clean-cache: ## delete the build results outside the checkout
 	rm -rf '$(CACHE)/target' '$(CACHE)/soak' '$(CACHE)/miri' '$(CACHE)/loom' '$(CACHE)/asan' '$(CACHE)/tsan' '$(CACHE)/lines' '$(CACHE)/history' '$(CACHE)/planted' \

@@ -266,6 +266,7 @@ void Transaction::forget() {
     ordered_ = false;
     in_statement_ = false;
     has_statement_savepoint_ = false;
+    savepoints_.clear();
 }
 
 int Transaction::commit() {
@@ -300,6 +301,7 @@ int Transaction::prepare(const std::string &xid) {
     // Prepared or rolled back by the failure: the transaction has ended either way.
     txn_.reset();
     has_statement_savepoint_ = false;
+    savepoints_.clear();
     return handler_error(code, error, thd_);
 }
 
@@ -323,10 +325,8 @@ void Transaction::end_statement() {
 void Transaction::release_statement_savepoint() {
     if (!txn_ || !has_statement_savepoint_) return;
     has_statement_savepoint_ = false;
-    ErrorPlace error;
-    if (alluvium_transaction_release(txn_.get(), statement_savepoint_, error.out()) !=
-        ALLUVIUM_CODE_OK)
-        log_failure("release the savepoint of a statement", error);
+    // An error was logged, and the savepoint of a statement that has ended is used by no one.
+    (void)release(statement_savepoint_);
 }
 
 int Transaction::rollback_statement() {
@@ -337,20 +337,33 @@ int Transaction::rollback_statement() {
 
 int Transaction::set_savepoint(uint64_t &savepoint) {
     ErrorPlace error;
-    return handler_error(alluvium_transaction_savepoint(txn_.get(), &savepoint, error.out()),
-                         error, thd_);
+    alluvium_code code = alluvium_transaction_savepoint(txn_.get(), &savepoint, error.out());
+    if (code == ALLUVIUM_CODE_OK) savepoints_.push_back({savepoint, false});
+    return handler_error(code, error, thd_);
 }
 
 int Transaction::rollback_to(uint64_t savepoint) {
     ErrorPlace error;
-    return handler_error(alluvium_transaction_rollback_to(txn_.get(), savepoint, error.out()),
-                         error, thd_);
+    alluvium_code code =
+        alluvium_transaction_rollback_to(txn_.get(), savepoint, error.out());
+    if (code == ALLUVIUM_CODE_OK)
+        while (!savepoints_.empty() && savepoints_.back().number > savepoint) savepoints_.pop_back();
+    return handler_error(code, error, thd_);
 }
 
 int Transaction::release(uint64_t savepoint) {
-    ErrorPlace error;
-    return handler_error(alluvium_transaction_release(txn_.get(), savepoint, error.out()), error,
-                         thd_);
+    for (Savepoint &held : savepoints_)
+        if (held.number == savepoint) held.released = true;
+    // The engine releases all later savepoints with one, and the server keeps those that follow a
+    // savepoint whose name is used again.
+    while (!savepoints_.empty() && savepoints_.back().released) {
+        uint64_t newest = savepoints_.back().number;
+        savepoints_.pop_back();
+        ErrorPlace error;
+        alluvium_code code = alluvium_transaction_release(txn_.get(), newest, error.out());
+        if (code != ALLUVIUM_CODE_OK) return handler_error(code, error, thd_);
+    }
+    return 0;
 }
 
 } // namespace alluvium_sql

@@ -110,6 +110,12 @@ private:
     int64_t lock_timeout_ms_ = 0;
     bool has_statement_savepoint_ = false;
     uint64_t statement_savepoint_ = 0;
+    // Savepoints of the engine, in the order of their numbers.
+    struct Savepoint {
+        uint64_t number;
+        bool released;
+    };
+    std::vector<Savepoint> savepoints_;
     // Guards `cancel_`, which cancel_waits reads on another connection's thread.
     std::mutex cancel_mutex_;
     Owned<alluvium_lock_cancel> cancel_;

@@ -49,6 +49,7 @@ const FLOOR: [(u64, &[&str]); 9] = [
             "type: JSON",
             "type: UUID",
             "type: INET6",
+            "statement: RELEASE SAVEPOINT",
         ],
     ),
     (
@@ -122,7 +123,6 @@ const FLOOR: [(u64, &[&str]); 9] = [
             "statement: ROLLBACK",
             "statement: SAVEPOINT",
             "statement: ROLLBACK TO SAVEPOINT",
-            "statement: RELEASE SAVEPOINT",
         ],
     ),
     (
