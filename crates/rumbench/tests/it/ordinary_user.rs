@@ -21,7 +21,10 @@ fn servers_run_for_a_user_without_rights() {
     if is_root {
         chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     }
-    for server in servers() {
+    // The plugin of this workspace and its server are in the cache of the user who built them. That
+    // of root is closed to others, so only a user who built them can have this server.
+    let is_open = |server: &&str| !is_root || *server != "mariadb-alluvium";
+    for server in servers().filter(is_open) {
         let out = dir.path().join(server);
         let mut command = Command::new(&binary);
         command
