@@ -187,6 +187,7 @@ private:
     int read_before(uchar *record, const std::string &key, bool inclusive);
     int check_pushed_condition(uchar *record, Bytes key, Bytes value, bool &matches);
     int compute_index_columns();
+    int compute_virtual_columns();
     int entry_changed(const uchar *record, Bytes key, bool &changed);
     void forget_cursor();
     void store_position(uchar *to, const std::string &key) const;

@@ -127,6 +127,16 @@ int ha_alluvium::compute_index_columns() {
     return 0;
 }
 
+// Computes all virtual columns of a row. A sort of the rows of an index merge reads them by position
+// and takes them without the server's own computation.
+int ha_alluvium::compute_virtual_columns() {
+    if (!table->vfield) return 0;
+    for (Field **field = table->vfield; *field; field++)
+        if (!(*field)->stored_in_db() && table->update_virtual_field(*field, true))
+            return HA_ERR_GENERIC;
+    return 0;
+}
+
 // A locking read sees the newest row, and the cursor an older entry: the row may have moved away.
 int ha_alluvium::entry_changed(const uchar *record, Bytes key, bool &changed) {
     if (int error = compute_index_columns()) return error;
@@ -329,7 +339,10 @@ int ha_alluvium::rnd_pos(uchar *record, uchar *position) {
     size_t length = load_little(position + ref_length - 2, 2);
     if (length > ref_length - 2) return HA_ERR_CRASHED;
     row_key_.assign(reinterpret_cast<const char *>(position), length);
-    if (!duplicate_.present || duplicate_.key != row_key_) return read_row(record);
+    if (!duplicate_.present || duplicate_.key != row_key_) {
+        if (int error = read_row(record)) return error;
+        return record == table->record[0] ? compute_virtual_columns() : 0;
+    }
     // The failed write has met the newest version of this row, which a read may not see.
     duplicate_.present = false;
     row_value_ = std::move(duplicate_.value);
