@@ -36,7 +36,7 @@ int handler_error(alluvium_code code, const ErrorPlace &place, THD *thd) {
         return HA_ERR_ABORTED_BY_USER;
     case ALLUVIUM_CODE_CONFLICT:
     case ALLUVIUM_CODE_DEADLOCK:
-        // Without this the server goes on in a transaction whose reads are out of date.
+        // Without this the server continues in a transaction whose reads are out of date.
         if (thd) thd->mark_transaction_to_rollback(true);
         return HA_ERR_LOCK_DEADLOCK;
     case ALLUVIUM_CODE_NO_SPACE:

@@ -19,7 +19,7 @@ constexpr uint8_t zero_weight = 0xff;
 // a run of spaces: below `text_ends_in_spaces` if the next weight is below a space, inverted and
 // above it if the next weight is above a space.
 constexpr uint8_t text_ends_in_spaces = 0x80;
-// A run of this many spaces goes on in the next byte.
+// A run of this many spaces continues in the next byte.
 constexpr uint8_t run_continues = 0x7e;
 
 // Compact weights: one byte below `compact_two`, two bytes from it on, and after `compact_wide` two

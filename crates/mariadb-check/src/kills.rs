@@ -6,7 +6,7 @@
 //! also killed during its recovery.
 //!
 //! InnoDB 10.11.18 sometimes cannot finish its own recovery: it fails in `flst_add_first` when the
-//! server commits its prepared transactions, also without the plugin. A new server then goes on,
+//! server commits its prepared transactions, also without the plugin. A new server then continues,
 //! and the report counts it.
 //!
 //! The binary log is read through SHOW BINLOG EVENTS: the server puts the text of each statement

@@ -282,7 +282,6 @@ impl Log {
             return Ok(());
         };
         wal.use_short_segments(env.ballast.is_low());
-        let reserve_before = wal.reserved();
         wal.reserve(reserve);
         for (seqno, request) in (self.last_seqno + 1..).zip(group) {
             let (kind, payload) = request.record();
@@ -291,10 +290,10 @@ impl Log {
         let wal_bytes = wal.pending_bytes();
         // A full device fails this group alone: its records must not be written with the next
         // group.
-        env.core.poison.guard(wal.write()).inspect_err(|_| {
-            wal.discard();
-            wal.reserve(reserve_before);
-        })?;
+        env.core
+            .poison
+            .guard(wal.write())
+            .inspect_err(|_| wal.discard())?;
         env.core.metrics.wal_bytes.add(wal_bytes);
         Ok(())
     }

@@ -116,8 +116,8 @@ impl Log {
         store.append(&poison, &edit)
     }
 
-    /// Keeps room in the log for decisions from now on. On a full device the opening goes on
-    /// without it: to read and to delete is worth more.
+    /// Keeps room in the log for decisions from now on. On a full device the opening continues
+    /// without it, because to read and to delete is worth more.
     fn make_room_for_decisions(&mut self, bytes: u64) -> Result<()> {
         let Some(wal) = &mut self.wal else {
             return Ok(());

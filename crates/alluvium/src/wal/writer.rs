@@ -243,11 +243,6 @@ impl WalWriter {
         end + bytes <= self.segment.allocated_bytes
     }
 
-    /// Returns the bytes kept free by [`WalWriter::reserve`].
-    pub fn reserved(&self) -> u64 {
-        self.reserve
-    }
-
     /// Writes everything appended to the file in one write, and returns the position after it. From
     /// here on the records survive the death of the process; they survive a power loss once the
     /// segment is synced.
@@ -295,10 +290,12 @@ impl WalWriter {
         is_lacking && self.reserve <= self.reserve_before && self.has_room(0)
     }
 
-    /// Drops the records appended since the last successful write. The caller must do this before
+    /// Drops the records appended since the last successful write, and takes back a change of the
+    /// reserve since then. The caller must do this before
     /// it fails a commit for lack of space; otherwise the record would be written with the next
     /// group.
     pub fn discard(&mut self) {
+        self.reserve = self.reserve_before;
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_KEPT_BYTES);
         self.pending.clear();
