@@ -252,15 +252,25 @@ impl History {
 
     /// Returns the commits between two numbers (exclusive) that write this row under row locks.
     pub fn tracked_between(&self, after: u64, before: u64, row: &Row) -> Vec<u64> {
+        self.between(after, before, |intent| intent.locks(row))
+    }
+
+    /// Returns true if a commit between two numbers (exclusive) may have written this row without
+    /// its lock: an untracked one, or one with a range delete.
+    pub fn has_unlocked_between(&self, after: u64, before: u64, row: &Row) -> bool {
+        let found = self.between(after, before, |intent| {
+            intent.touching(row).next().is_some() && !intent.locks(row)
+        });
+        !found.is_empty()
+    }
+
+    fn between(&self, after: u64, before: u64, is_meant: impl Fn(&Intent) -> bool) -> Vec<u64> {
         let between = self.commits.range(after + 1..before.max(after + 1));
-        let writes_it = |commit: &Commit| {
+        let meant = between.filter(|(_, commit)| {
             let intent = commit.tag.and_then(|tag| self.intents.get(&tag));
-            intent.is_some_and(|intent| intent.tracked && intent.has_row(row))
-        };
-        between
-            .filter(|(_, c)| writes_it(c))
-            .map(|(seqno, _)| *seqno)
-            .collect()
+            intent.is_some_and(&is_meant)
+        });
+        meant.map(|(seqno, _)| *seqno).collect()
     }
 
     /// Returns the smallest commit number that a crash may leave. `killed`: only the process died,
@@ -329,21 +339,30 @@ impl Intent {
         rows.collect()
     }
 
-    /// Returns whether the commit certainly writes the row itself. A write undone by a range delete
-    /// of the same commit does not count, since a batch does not lock its row. Nor does an insert
-    /// that the same commit deletes.
-    fn has_row(&self, row: &Row) -> bool {
-        let touches = |write: &&Write| match write {
+    /// Returns the writes that concern a row, the last one first.
+    fn touching<'a>(&'a self, row: &'a Row) -> impl Iterator<Item = &'a Write> {
+        self.writes.iter().rev().filter(move |write| match write {
             Write::Row(own, _) => own == row,
             Write::Range(keyspace, start, end) => {
                 *keyspace == row.0 && *start <= row.1 && row.1 < *end
             }
-        };
-        let mut touching = self.writes.iter().rev().filter(touches);
+        })
+    }
+
+    /// Returns true if the commit certainly writes the row itself. A write undone by a range delete
+    /// of the same commit does not count, since a batch does not lock its row. Nor does an insert
+    /// that the same commit deletes.
+    fn has_row(&self, row: &Row) -> bool {
+        let mut touching = self.touching(row);
         match touching.next() {
             Some(Write::Row(_, Some(_))) => true,
             Some(Write::Row(_, None)) => touching.next().is_none(),
             Some(Write::Range(..)) | None => false,
         }
+    }
+
+    /// Returns true if the commit certainly writes the row itself, under its lock.
+    fn locks(&self, row: &Row) -> bool {
+        self.tracked && self.has_row(row)
     }
 }

@@ -6,6 +6,9 @@
 //!   written a row that it wrote or locked (no lost update).
 //! - The reads of a serializable transaction must also match the state before *c*: it could have
 //!   run alone at its place in the order of commits.
+//! - A read that locks its row sees the newest commit. Since the read point, only commits without
+//!   the row's lock can have written the row: untracked ones, and range deletes. After such a
+//!   commit the read is exempt.
 //! - Each read of a read-committed transaction comes from some state since the call began. Rows
 //!   that it has locked keep their value until its commit.
 //!
@@ -38,6 +41,8 @@ struct Noted {
     between: RangeInclusive<u64>,
     /// Moments between which the time of the read lies.
     moments: RangeInclusive<u64>,
+    /// Visible commit after a read that locks its row, and the row.
+    locked: Option<(Row, u64)>,
 }
 
 /// Transaction in progress.
@@ -70,15 +75,19 @@ impl Noted {
         expected(&self.read, self.keyspace, &state, now_ms)
     }
 
-    /// Returns whether the result is allowed in this state, under the transaction's own writes.
-    fn fits(&self, history: &History, state: &State, now_ms: u64) -> bool {
+    /// Returns true if the result is allowed after this commit, under the transaction's own writes.
+    fn fits(&self, history: &History, at: u64, now_ms: u64) -> bool {
         let (read, id, seen) = (&self.read, self.keyspace, &self.seen);
-        if self.own.is_empty() {
-            return history.admits(read, id, state, now_ms, seen);
-        }
-        let mut state = state.clone();
-        apply(&mut state, &self.own);
-        history.admits(read, id, &state, now_ms, seen)
+        let state = &*history.at(at);
+        let admitted = if self.own.is_empty() {
+            history.admits(read, id, state, now_ms, seen)
+        } else {
+            let mut state = state.clone();
+            apply(&mut state, &self.own);
+            history.admits(read, id, &state, now_ms, seen)
+        };
+        let is_exempt = |(row, upto): &(Row, u64)| history.has_unlocked_between(at, *upto + 1, row);
+        admitted || self.locked.as_ref().is_some_and(is_exempt)
     }
 }
 
@@ -201,6 +210,7 @@ impl Running<'_> {
             own: self.own.clone(),
             between,
             moments,
+            locked: None,
         });
     }
 
@@ -223,12 +233,16 @@ impl Running<'_> {
         );
         let value = self.transaction.get_for_update(keyspace, key)?;
         let after = self.world.db.visible_seqno();
-        self.locked.push(((keyspace.id().0, key.to_vec()), after));
+        let row = (keyspace.id().0, key.to_vec());
+        self.locked.push((row.clone(), after));
         let place = crate::plan::Where(0);
         let read = Read::Get(place, key.clone());
         let found = value.is_some();
         let seen = vec![value.map(|value| (key.to_vec(), value.to_vec()))];
         self.note(read, keyspace, seen, began);
+        if let Some(noted) = self.noted.last_mut() {
+            noted.locked = Some((row, after));
+        }
         Ok(found)
     }
 
@@ -316,7 +330,7 @@ impl Running<'_> {
 
     fn fits(&self, noted: &Noted, at: u64, now_ms: u64) -> bool {
         let history = self.world.records.history();
-        noted.fits(&history, &history.at(at), now_ms)
+        noted.fits(&history, at, now_ms)
     }
 
     fn explain(&self, noted: &Noted, at: u64, what: &str) -> String {
@@ -423,19 +437,19 @@ impl Running<'_> {
         if history.is_uncertain(seqno) {
             return Ok(());
         }
-        let state = history.at(seqno - 1);
+        let at = seqno - 1;
         let times = history.times(began_ms);
         let all_fit = |time: &u64| {
             let mut noted = noted.iter();
-            noted.all(|noted| noted.fits(&history, &state, *time))
+            noted.all(|noted| noted.fits(&history, at, *time))
         };
         if times.iter().any(all_fit) {
             return Ok(());
         }
         let last = *times.last().unwrap_or(&0);
-        let wrong = noted.iter().find(|n| !n.fits(&history, &state, last));
+        let wrong = noted.iter().find(|n| !n.fits(&history, at, last));
         let wrong = wrong.or(noted.first()).map(|noted| {
-            let wanted = shown(&noted.wanted(&state, last));
+            let wanted = shown(&noted.wanted(&history.at(at), last));
             let (keyspace, read, seen) = (noted.keyspace, &noted.read, shown(&noted.seen));
             format!("keyspace {keyspace}, {read:?}\n  saw {seen}\n  instead of {wanted}")
         });
