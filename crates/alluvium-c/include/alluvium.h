@@ -474,7 +474,8 @@ typedef struct alluvium_options {
   uint64_t memtable_bytes;
   // Size at which a last-level table is cut. 0: 32 MiB.
   uint64_t table_bytes;
-  // Maximum memory for the writes of one transaction or batch. 0: a quarter of memory_bytes.
+  // Maximum memory for the writes of one transaction or batch; most transactions above it move
+  // their writes to files. 0: a quarter of memory_bytes.
   uint64_t transaction_bytes;
   // Time without a commit after which the database flushes its memtables and compacts all upper
   // tables, or ALLUVIUM_NO_TIDYING, which also turns off compactions that scans start. 0: 20 s.
@@ -1288,9 +1289,11 @@ struct alluvium_writer alluvium_batch_writer(struct alluvium_batch *batch,
                                              const struct alluvium_keyspace *keyspace);
 
 // Returns a writer of a transaction. Each call locks its row, with the errors of
-// alluvium_transaction_get_for_update; ALLUVIUM_CODE_TRANSACTION_TOO_LARGE above
-// transaction_bytes. Range deletes remove what is there at the commit, without locks or conflict
-// checks. After the end of the transaction calls give ALLUVIUM_CODE_INVALID_ARGUMENT.
+// alluvium_transaction_get_for_update; above transaction_bytes the writes move to files, or, if
+// the transaction has range deletes, is serializable or optimistic,
+// ALLUVIUM_CODE_TRANSACTION_TOO_LARGE. Range deletes remove what is there at the commit, without
+// locks or conflict checks. After the end of the transaction calls give
+// ALLUVIUM_CODE_INVALID_ARGUMENT.
 struct alluvium_writer alluvium_transaction_writer(const struct alluvium_transaction *transaction,
                                                    const struct alluvium_keyspace *keyspace);
 

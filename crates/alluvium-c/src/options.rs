@@ -123,7 +123,8 @@ pub struct alluvium_options {
     pub memtable_bytes: u64,
     /// Size at which a last-level table is cut. 0: 32 MiB.
     pub table_bytes: u64,
-    /// Maximum memory for the writes of one transaction or batch. 0: a quarter of memory_bytes.
+    /// Maximum memory for the writes of one transaction or batch; most transactions above it move
+    /// their writes to files. 0: a quarter of memory_bytes.
     pub transaction_bytes: u64,
     /// Time without a commit after which the database flushes its memtables and compacts all upper
     /// tables, or ALLUVIUM_NO_TIDYING, which also turns off compactions that scans start. 0: 20 s.

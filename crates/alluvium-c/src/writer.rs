@@ -57,9 +57,11 @@ pub extern "C" fn alluvium_batch_writer(
 }
 
 /// Returns a writer of a transaction. Each call locks its row, with the errors of
-/// alluvium_transaction_get_for_update; ALLUVIUM_CODE_TRANSACTION_TOO_LARGE above
-/// transaction_bytes. Range deletes remove what is there at the commit, without locks or conflict
-/// checks. After the end of the transaction calls give ALLUVIUM_CODE_INVALID_ARGUMENT.
+/// alluvium_transaction_get_for_update; above transaction_bytes the writes move to files, or, if
+/// the transaction has range deletes, is serializable or optimistic,
+/// ALLUVIUM_CODE_TRANSACTION_TOO_LARGE. Range deletes remove what is there at the commit, without
+/// locks or conflict checks. After the end of the transaction calls give
+/// ALLUVIUM_CODE_INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_transaction_writer(
     transaction: *const alluvium_transaction,

@@ -339,6 +339,17 @@ impl Intent {
         rows.collect()
     }
 
+    /// Returns the least and the most number of rows that an ingest of the writes may tell.
+    pub fn rows_told(&self) -> RangeInclusive<u64> {
+        let certain: BTreeSet<_> = self.rows().into_iter().collect();
+        let touched = self.writes.iter().filter_map(|write| match write {
+            Write::Row(row, _) => Some(row),
+            Write::Range(..) => None,
+        });
+        let touched: BTreeSet<_> = touched.collect();
+        certain.len() as u64..=touched.len() as u64
+    }
+
     /// Returns the writes that concern a row, the last one first.
     fn touching<'a>(&'a self, row: &'a Row) -> impl Iterator<Item = &'a Write> {
         self.writes.iter().rev().filter(move |write| match write {

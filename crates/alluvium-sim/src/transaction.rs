@@ -21,8 +21,10 @@ use alluvium::{
     TransactionOptions,
 };
 
+use alluvium::internal::{has_spilled, spill};
+
 use crate::client::Client;
-use crate::history::{History, Intent, mark};
+use crate::history::{History, Intent, mark, set_unmarked};
 use crate::plan::{Change, Ending, Key, Op, Read, Step};
 use crate::reading::{Seen, Source, expected, perform, shown};
 use crate::records::{Checked, Prepared};
@@ -57,6 +59,8 @@ struct Running<'a> {
     /// Rows written or locked, each with the newest commit that may precede its lock.
     locked: Vec<(Row, u64)>,
     savepoints: Vec<(Savepoint, usize, usize)>,
+    /// Moves its writes to files after some steps.
+    spills: bool,
     noted: Vec<Noted>,
     /// Visible commits around the moment of its read point.
     began: RangeInclusive<u64>,
@@ -116,6 +120,10 @@ impl Client {
             return Ok(());
         };
         let tag = world.records.history().intend();
+        // Not with range deletes, which are then refused. No choice of its own, that would change
+        // all later ones.
+        let deletes_range = |step: &Step| matches!(step, Step::Change(Change::DeleteRange(..)));
+        let spills = tag.is_multiple_of(3) && !steps.iter().any(deletes_range);
         let mut running = Running {
             world,
             transaction,
@@ -125,6 +133,7 @@ impl Client {
             inserts: Vec::new(),
             locked: Vec::new(),
             savepoints: Vec::new(),
+            spills,
             noted: Vec::new(),
             began: begin.0..=world.db.visible_seqno(),
             began_ms: world.watch.since(&world.db, begin.1),
@@ -158,6 +167,12 @@ impl Running<'_> {
     /// Performs a step. The outer error is a failure of the engine, the inner one is the error of
     /// the call.
     fn step(&mut self, step: &Step, at: usize) -> Checked<alluvium::Result<()>> {
+        if self.spills
+            && at % 2 == 1
+            && let Err(error) = spill(&self.transaction)
+        {
+            return Ok(Err(error));
+        }
         Ok(match step {
             Step::Read(read) => {
                 let Some(keyspace) = self.world.keyspace(read.place())? else {
@@ -354,7 +369,7 @@ impl Running<'_> {
             self.transaction.rollback();
             return Ok(());
         }
-        let prepares = ending != Ending::Commit;
+        let prepares = ending != Ending::Commit && !has_spilled(&self.transaction);
         // An undecided transaction keeps the lock on its mark, so it gets a row of its own.
         let place = if prepares {
             1000 + self.tag as usize
@@ -420,8 +435,16 @@ impl Running<'_> {
             began_ms,
             ..
         } = self;
-        let durability = world.durability(None);
-        let Some(seqno) = world.committed(tag, transaction.commit(), durability)? else {
+        let (result, durability) = if has_spilled(&transaction) {
+            world.records.count("transactions with writes in files", 1);
+            set_unmarked(Some(tag));
+            let result = transaction.commit();
+            set_unmarked(None);
+            (result, Durability::Sync)
+        } else {
+            (transaction.commit(), world.durability(None))
+        };
+        let Some(seqno) = world.committed(tag, result, durability)? else {
             return Ok(());
         };
         world.records.count("transactions", 1);

@@ -131,9 +131,9 @@ pub enum Error {
         key: Vec<u8>,
     },
     /// The writes of one transaction or batch, or of all open transactions together, would exceed
-    /// their memory limit. Split the transaction, end others, or raise
-    /// [`crate::Options::transaction_bytes`]. Nothing of the call was applied; a transaction keeps
-    /// its earlier writes: commit them, or roll back.
+    /// their memory limit, and cannot move to files. Split the transaction, end others, or raise
+    /// [`crate::Options::transaction_bytes`], which tells more. Nothing of the call was applied; a
+    /// transaction keeps its earlier writes: commit them, or roll back.
     #[error(
         "the transaction would take {bytes} bytes, the most is {limit}: split it, or raise transaction_bytes"
     )]

@@ -58,7 +58,7 @@ const ENGINE: &[&[&str]] = &[
         "db::poison",
         "keyspace::options",
     ],
-    &["txn::write_set", "txn::write_cursor"],
+    &["txn::write_set", "txn::layers", "txn::write_cursor"],
     &[
         "compaction::dictionaries",
         "compaction::fold",

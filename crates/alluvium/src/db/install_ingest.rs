@@ -130,7 +130,8 @@ impl Shared {
             record.global_seqno = Some(seqno);
             let groups = &store.state().keyspaces[&of.tree.id].groups;
             let is_busy = |low: &[u8]| self.jobs.is_busy(&of.tree, low);
-            let straight = fits_last_level(groups, &record, is_busy);
+            // A last level has no deletes: nothing is below it.
+            let straight = record.tombstones == 0 && fits_last_level(groups, &record, is_busy);
             let run = (!straight).then(|| store.next_run());
             placed.push((run, record));
         }

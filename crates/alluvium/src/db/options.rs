@@ -68,11 +68,16 @@ pub struct Options {
     pub table_bytes: u64,
     /// Clock that decides whether rows have expired. Tests replace it.
     pub clock: Clock,
-    /// Limit for the writes of one transaction or batch, in bytes. `None`: a quarter of
+    /// Limit for the writes of one transaction or batch in memory, in bytes. `None`: a quarter of
     /// [`Options::memory_bytes`].
     ///
-    /// All prepared transactions together may take four times as much. The writes stay in memory
-    /// until their commit and count toward [`Options::memory_bytes`]. The limit is at most 4 GiB
+    /// A transaction above it moves its writes to temporary files, unless it is serializable or
+    /// optimistic or has range deletes. Such a transaction commits as an [`crate::Ingest`] does:
+    /// durable at every level, and told to [`crate::Database::changes`] without its rows. It can
+    /// neither be prepared nor delete ranges.
+    ///
+    /// All prepared transactions together may take four times as much. The writes in memory count
+    /// toward [`Options::memory_bytes`]. The limit is at most 4 GiB
     /// less 1 KiB, the most that a log record can hold. All open transactions together may take
     /// half of [`Options::memory_bytes`], or this limit if it is larger; those below 64 KiB do not
     /// count.

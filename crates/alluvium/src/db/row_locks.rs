@@ -12,9 +12,10 @@ use crate::base::KeyspaceId;
 use crate::commit::Log;
 use crate::commit::payload::written_rows;
 use crate::db::core::Core;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sync::time::Instant;
 use crate::sync::{THREAD_SHARDS, thread_shard};
+use crate::txn::layers::SpilledTransactions;
 use crate::txn::lock_table::{
     Granted, LockFailure, LockHash, LockMode, LockTable, LockWait, OnWait, TxnId,
 };
@@ -25,6 +26,8 @@ use crate::txn::lock_waits::{LockWaitInfo, Tags, Wait, Waits};
 pub(crate) struct RowLocks {
     core: Arc<Core>,
     pub table: LockTable,
+    /// Transactions whose rows are locked without an entry in the table.
+    pub spilled: SpilledTransactions,
     pub tags: Tags,
     waits: Waits,
     owners: Owners,
@@ -56,6 +59,7 @@ impl RowLocks {
         RowLocks {
             core,
             table: LockTable::new(crate::version::random_uid()),
+            spilled: SpilledTransactions::default(),
             tags: Tags::default(),
             waits: Waits::default(),
             owners: Owners::default(),
@@ -105,6 +109,33 @@ impl RowLocks {
         self.table.lock(owner, hash, mode, &heard).map_err(failed)
     }
 
+    /// Checks a lock that `owner` was just granted: while the layers of another transaction have
+    /// the row, gives the lock to that transaction and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockTable::lock`]; `Corruption` and `Io` from the layers. `owner` does not have the
+    /// lock then.
+    pub fn yield_to_spilled(
+        &self,
+        owner: TxnId,
+        (keyspace, key): (KeyspaceId, &[u8]),
+        mode: LockMode,
+        wait: &LockWait,
+    ) -> Result<()> {
+        let hash = self.table.hash(keyspace, key);
+        let found = |_: &Error| self.table.unlock(owner, hash);
+        let look = || self.spilled.writer_of(owner, keyspace, key);
+        // Each round ends with a lock that `owner` got after the transaction found has ended.
+        while let Some(writer) = look().inspect_err(found)? {
+            if writer.take_lock(&self.table, hash, owner) {
+                let name = self.core.keyspace_name(keyspace);
+                self.lock(owner, hash, (&name, key), mode, wait)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the waits under way, oldest first.
     pub fn waits(&self) -> Vec<LockWaitInfo> {
         let mut infos = Vec::new();
@@ -150,6 +181,12 @@ impl RowLocks {
                     self.unlock(locks);
                     return Err(error);
                 }
+            }
+            if !self.spilled.is_empty()
+                && let Err(error) = self.yield_to_spilled(owner, (keyspace, key), mode, wait)
+            {
+                self.unlock(locks);
+                return Err(error);
             }
             locks.held.push(hash);
         }

@@ -138,29 +138,37 @@ impl Ingest {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let added = stored.and_then(|value| self.add(keyspace, key, &value));
+        let added = stored.and_then(|value| {
+            keyspace.check_within(&self.db)?;
+            check_sizes(key, &value)?;
+            self.add(keyspace.tree(), key, ValueKind::Put, &value)
+        });
         added.inspect_err(|error| {
             self.failed = Some(error.clone());
             self.parts.clear();
         })
     }
 
-    fn add(&mut self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        keyspace.check_within(&self.db)?;
-        check_sizes(key, value)?;
-        let same = |part: &Part| Arc::ptr_eq(&part.tree, keyspace.tree());
+    /// Adds a put with its value in stored form, or a delete. After an error the ingest must be
+    /// dropped.
+    pub(crate) fn add(
+        &mut self,
+        tree: &Arc<Tree>,
+        key: &[u8],
+        kind: ValueKind,
+        value: &[u8],
+    ) -> Result<()> {
+        let same = |part: &Part| Arc::ptr_eq(&part.tree, tree);
         if !self.parts.get(self.recent).is_some_and(same) {
             let known = self.parts.iter().position(same);
             self.recent = known.unwrap_or(self.parts.len());
             if known.is_none() {
                 let shared = Arc::clone(self.db.shared());
-                self.parts.push(Part::new(
-                    Arc::clone(&shared.core),
-                    Arc::clone(keyspace.tree()),
-                ));
+                self.parts
+                    .push(Part::new(Arc::clone(&shared.core), Arc::clone(tree)));
             }
         }
-        self.parts[self.recent].add(key, value)
+        self.parts[self.recent].add(key, kind, value)
     }
 
     /// Installs all rows as one commit, durable when the call returns, at every durability level.
@@ -257,7 +265,7 @@ impl Part {
         }
     }
 
-    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    fn add(&mut self, key: &[u8], kind: ValueKind, value: &[u8]) -> Result<()> {
         if self.output.is_begun() && key <= &self.last_key[..] {
             return Err(Error::OutOfOrder {
                 keyspace: self.tree.name.clone(),
@@ -267,6 +275,6 @@ impl Part {
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
-        self.output.add(key, STORED_SEQNO, ValueKind::Put, value)
+        self.output.add(key, STORED_SEQNO, kind, value)
     }
 }

@@ -3,6 +3,9 @@
 
 pub mod dump;
 
+use crate::error::Result;
+use crate::txn::Transaction;
+
 pub use crate::cache::Cache;
 pub use crate::sync::{THREAD_SHARDS, thread_shard};
 pub use crate::table::{
@@ -14,3 +17,15 @@ pub use crate::version::{
     random_uid,
 };
 pub use crate::wal::{RecordKind, WalWriter, parse_segment_name, replay};
+
+/// Moves the writes of a transaction to files, as if it had outgrown its memory. Returns true if it
+/// has writes in files then. Errors as for [`Transaction::put`].
+pub fn spill(transaction: &Transaction) -> Result<bool> {
+    transaction.spill_from(0)?;
+    Ok(has_spilled(transaction))
+}
+
+/// Returns true if a transaction has writes in files, so that its commit is an ingest.
+pub fn has_spilled(transaction: &Transaction) -> bool {
+    transaction.has_layers()
+}

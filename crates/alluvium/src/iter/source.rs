@@ -24,8 +24,8 @@ impl Source {
     /// Moves to the first key from `edge` on.
     pub fn seek(&mut self, direction: Direction, edge: Option<&[u8]>) -> Result<bool> {
         match (self, direction, edge) {
-            (Source::Writes(c), Direction::Forward, edge) => Ok(c.seek(edge.unwrap_or_default())),
-            (Source::Writes(c), Direction::Reverse, edge) => Ok(c.seek_before(edge)),
+            (Source::Writes(c), Direction::Forward, edge) => c.seek(edge.unwrap_or_default()),
+            (Source::Writes(c), Direction::Reverse, edge) => c.seek_before(edge),
             (Source::Memtable(c), Direction::Forward, Some(edge)) => Ok(c.seek(edge)),
             (Source::Memtable(c), Direction::Forward, None) => Ok(c.seek_first()),
             (Source::Memtable(c), Direction::Reverse, Some(edge)) => Ok(c.seek_before(edge)),
@@ -48,8 +48,8 @@ impl Source {
     #[inline]
     pub fn step(&mut self, direction: Direction) -> Result<bool> {
         match (self, direction) {
-            (Source::Writes(c), Direction::Forward) => Ok(c.next()),
-            (Source::Writes(c), Direction::Reverse) => Ok(c.prev()),
+            (Source::Writes(c), Direction::Forward) => c.next(),
+            (Source::Writes(c), Direction::Reverse) => c.prev(),
             (Source::Memtable(c), Direction::Forward) => Ok(c.next()),
             (Source::Memtable(c), Direction::Reverse) => Ok(c.prev()),
             (Source::Table(c), direction) => step_table(c, direction),

@@ -1,5 +1,6 @@
 //! Charge of a memory user that follows its bytes in steps.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::memory::{MemoryBudget, Use};
@@ -44,6 +45,12 @@ impl Charge {
             None => self.budget.subtract(self.what, self.bytes - bytes),
         }
         self.bytes = bytes;
+    }
+}
+
+impl fmt::Debug for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Charge({:?}, {})", self.what, self.bytes)
     }
 }
 

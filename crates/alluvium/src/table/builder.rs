@@ -35,6 +35,8 @@ pub struct TableOptions {
     pub filter: FilterOptions,
     /// Expected lifetime of the table.
     pub lifetime: Lifetime,
+    /// The file need not survive a crash: it is not synced.
+    pub temporary: bool,
     /// With [`Codec::ZstdDictionary`]: raw bytes of the first blocks, from which a dictionary is
     /// trained. A table with fewer has none.
     pub sample_bytes: usize,
@@ -50,6 +52,7 @@ impl Default for TableOptions {
                 prefix: None,
             },
             lifetime: Lifetime::Medium,
+            temporary: false,
             sample_bytes: 512 << 10,
         }
     }
@@ -112,6 +115,7 @@ pub struct TableBuilder {
     file: Arc<dyn VfsFile>,
     uid: u64,
     keyspace: KeyspaceId,
+    temporary: bool,
     block_bytes: usize,
     codec: Codec,
     packer: Packer,
@@ -150,6 +154,7 @@ impl TableBuilder {
             file,
             uid,
             keyspace,
+            temporary: options.temporary,
             block_bytes: options.block_bytes.clamp(512, 256 << 10),
             codec: options.codec,
             packer: Packer::new(options.codec),
@@ -282,7 +287,8 @@ impl TableBuilder {
         self.properties.entries
     }
 
-    /// Writes the rest of the table and syncs the file. The caller syncs the directory.
+    /// Writes the rest of the table and syncs the file, unless it is temporary. The caller syncs
+    /// the directory.
     ///
     /// Errors: `Internal` for a table without entries; `Io` and `NoSpace` from the file.
     pub fn finish(mut self) -> Result<TableSummary> {
@@ -304,8 +310,10 @@ impl TableBuilder {
         let footer = self.write_sections()?;
         self.chunk.extend_from_slice(&footer.encode());
         self.write_chunk()?;
-        let path = self.file.path();
-        self.file.sync().map_err(|e| Error::io("sync", path, e))?;
+        if !self.temporary {
+            let path = self.file.path();
+            self.file.sync().map_err(|e| Error::io("sync", path, e))?;
+        }
         Ok(TableSummary::new(
             self.uid,
             footer.file_bytes,

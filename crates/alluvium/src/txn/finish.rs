@@ -27,10 +27,15 @@ impl Transaction {
     ///
     /// # Cost
     ///
-    /// One record in the log. If reads are checked, a lookup of each key and range read in
-    /// everything newer than the snapshot: mostly memtables, for a long transaction also tables.
+    /// One record in the log. If writes are in files (see [`crate::Options::transaction_bytes`]),
+    /// all rows are written into tables instead, as by an [`crate::Ingest`]. If reads are checked,
+    /// a lookup of each key and range read in everything newer than the snapshot: mostly memtables,
+    /// for a long transaction also tables.
     pub fn commit(self) -> Result<()> {
         let shared = Arc::clone(self.db.shared());
+        if self.has_layers() {
+            return self.commit_layers();
+        }
         let Some(payload) = self.payload()? else {
             return self.check_read_for_update();
         };
@@ -64,7 +69,8 @@ impl Transaction {
         self.shared().core.access.check_open()?;
         let held = self.state.held.lock();
         held.trees.iter().try_for_each(|tree| tree.check())?;
-        let writes = self.state.writes.lock();
+        let writes = self.writes();
+        let writes = writes.lock();
         if writes.is_empty() {
             return Ok(None);
         }
@@ -115,8 +121,8 @@ impl Transaction {
     /// `InvalidArgument`: the id is longer than [`crate::XID_BYTES_MAX`] bytes or in use, the
     /// database keeps no log, or the transaction is serializable or optimistic. The reads of such a
     /// transaction are not locked, so nothing can be promised before its commit.
-    /// `TransactionTooLarge`: too much is prepared already. Otherwise as for
-    /// [`Transaction::commit`].
+    /// `TransactionTooLarge`: too much is prepared already, or writes are in files. Otherwise as
+    /// for [`Transaction::commit`].
     pub fn prepare(self, xid: &[u8]) -> Result<PreparedTransaction> {
         self.prepare_with(xid, Durability::Sync)
     }
@@ -143,6 +149,7 @@ impl Transaction {
         if durability == Durability::None {
             return refuse("a prepare that a killed process may lose decides nothing");
         }
+        self.check_fits_in_log()?;
         let ops = self.payload()?.unwrap_or_default();
         let of_commit = shared.core.durability(self.options.durability)?;
         self.forget_writes();
@@ -163,7 +170,7 @@ impl Transaction {
         self.end();
     }
 
-    fn end(&self) {
+    pub(super) fn end(&self) {
         // The locks in a forked child's copy belong to its parent.
         if !self.state.is_current() {
             return;
@@ -171,7 +178,11 @@ impl Transaction {
         let mut held = self.state.held.lock();
         held.ended = true;
         let locks = std::mem::take(&mut held.locks);
-        self.shared().row_locks.table.unlock_all(self.id, &locks);
+        let row_locks = &self.shared().row_locks;
+        row_locks.table.unlock_all(self.id, &locks);
+        if let Some(overflow) = self.state.overflow.get() {
+            row_locks.spilled.end(&overflow.spilled, &row_locks.table);
+        }
     }
 }
 

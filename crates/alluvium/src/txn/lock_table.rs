@@ -13,6 +13,7 @@
 //!
 //! ```text
 //! detector -> one shard -> one waiter's record        cancellation token -> one waiter's record
+//! locks taken by a spilled transaction (`txn/layers.rs`) -> one shard
 //! ```
 //!
 //! No thread holds two shards at a time. A waiter sleeps holding only its own record's mutex, and
@@ -218,6 +219,12 @@ impl LockTable {
     /// released.
     pub fn unlock(&self, owner: TxnId, hash: LockHash) {
         self.release(hash, |slot| slot.release_one(owner));
+    }
+
+    /// Makes `to` the exclusive owner of a lock that was just granted to `from`, once. Other owners
+    /// may share it for a moment, until each of them has handed it over too.
+    pub fn hand_over(&self, hash: LockHash, from: TxnId, to: TxnId) {
+        self.release(hash, |slot| slot.hand_over(from, to));
     }
 
     /// Releases all acquisitions of all locks in `held`, which may name a lock more than once.

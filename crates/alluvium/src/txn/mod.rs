@@ -3,10 +3,13 @@
 
 mod batch;
 mod finish;
+mod layer_writer;
+pub(crate) mod layers;
 pub(crate) mod lock_table;
 pub(crate) mod lock_waits;
 mod prepared;
 pub(crate) mod read_set;
+mod spill;
 mod statement;
 mod transaction;
 mod write;

@@ -1,5 +1,6 @@
 //! Transactions: reads with own writes, row locks, conflict checks, savepoints.
 
+use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,11 +18,12 @@ use crate::keyspace::{FoundIn, Keyspace, Tree};
 use crate::memory::{CHARGE_STEP, Charge, MemoryBudget, Use};
 use crate::snapshot::ReadsAt;
 use crate::table::PinnedValue;
+use crate::txn::layers::Overflow;
 use crate::txn::lock_table::{Granted, LockCancel, LockHash, LockMode, LockWait, TxnId};
 use crate::txn::lock_waits::Tagged;
 use crate::txn::read_set::{READ_SET_BYTES_MAX, ReadSet};
 use crate::txn::write_cursor::WriteCursor;
-use crate::txn::write_set::{SavepointId, View, WriteSet};
+use crate::txn::write_set::{SavepointId, SharedWrites, View};
 
 /// Isolation level: the concurrent commits that a transaction sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -101,8 +103,11 @@ pub(super) struct State {
     /// Point of the plain reads of a statement under read committed; `None`: each read sees the
     /// newest commit. Nothing is locked while this is held.
     pub(super) statement: Mutex<Option<Arc<ReadsAt>>>,
-    /// The transaction's writes; shared with its cursors. Nothing is locked while this is held.
-    pub(super) writes: Arc<Mutex<WriteSet>>,
+    /// The transaction's first writes; shared with its cursors. Nothing else is locked while this
+    /// is held, except by a spill, which writes files.
+    pub(super) writes: SharedWrites,
+    /// Writes that did not fit into memory, and those after them; `None` unless there are any.
+    pub(super) overflow: OnceLock<Overflow>,
     /// Reads that must be unchanged at the commit; shared with its cursors. Nothing is locked while
     /// this is held. `None` if the commit checks nothing.
     pub(super) reads: Option<Arc<Mutex<ReadSet>>>,
@@ -122,14 +127,14 @@ pub(super) struct Held {
     pub(super) waits: WaitLimits,
     /// Acquired locks, one entry for each acquisition.
     pub(super) locks: Vec<LockHash>,
-    savepoints: Vec<Mark>,
+    pub(super) savepoints: Vec<Mark>,
     /// Number of the next savepoint.
     next_savepoint: u64,
     /// Keyspaces written to, each once.
     pub(super) trees: Vec<Arc<Tree>>,
     pub(super) ended: bool,
     /// Memory charge for writes and locks; `None` until they reach `CHARGE_STEP`.
-    charge: Option<Charge>,
+    pub(super) charge: Option<Charge>,
     /// Memory of the writes in bytes.
     pub(super) write_bytes: usize,
 }
@@ -182,10 +187,15 @@ pub(super) struct Acquired {
     is_checked: bool,
 }
 
-struct Mark {
+/// Savepoint with its place in each list of the transaction.
+pub(super) struct Mark {
     public: Savepoint,
-    writes: SavepointId,
-    locks: usize,
+    /// Savepoint of the writes in memory.
+    pub writes: SavepointId,
+    /// Number of layers before it.
+    pub layers: usize,
+    /// Number of locks before it.
+    pub locks: usize,
 }
 
 /// Savepoint of one transaction.
@@ -216,7 +226,8 @@ impl Transaction {
         let state = State {
             fixed: at.map(OnceLock::from).unwrap_or_default(),
             statement: Mutex::default(),
-            writes: Arc::new(Mutex::new(WriteSet::new())),
+            writes: SharedWrites::default(),
+            overflow: OnceLock::new(),
             reads,
             read_for_update,
             held: Mutex::new(Held {
@@ -365,6 +376,11 @@ impl Transaction {
                 shared.row_locks.lock(self.id, hash, row, mode, &wait)?
             }
         };
+        let row_locks = &shared.row_locks;
+        if granted == Granted::New && !row_locks.spilled.is_empty() {
+            let (row, wait) = ((keyspace.id(), key), self.lock_wait());
+            row_locks.yield_to_spilled(self.id, row, mode, &wait)?;
+        }
         {
             let mut held = self.state.held.lock();
             held.locks.push(hash);
@@ -435,16 +451,32 @@ impl Transaction {
         } else {
             0
         };
-        let writes = self.state.writes.lock();
-        let Some((kind, stored)) = writes.get(keyspace.id(), key) else {
+        {
+            let writes = self.writes();
+            let writes = writes.lock();
+            if let Some((kind, stored)) = writes.get(keyspace.id(), key) {
+                let found = (kind != ValueKind::Delete).then_some(FoundIn::Memory(stored));
+                let found = keyspace.unexpired(found, now_ms)?;
+                return Ok(Some(found.map(FoundIn::pin)));
+            }
+        }
+        let Some(overflow) = self.state.overflow.get() else {
             return Ok(None);
         };
-        if kind == ValueKind::Delete {
-            return Ok(Some(None));
-        }
-        let found = Some(FoundIn::Memory(stored));
+        let Some((kind, stored)) = overflow.spilled.get(keyspace.id(), key)? else {
+            return Ok(None);
+        };
+        let found = (kind != ValueKind::Delete).then_some(FoundIn::Pinned(stored));
         let found = keyspace.unexpired(found, now_ms)?;
         Ok(Some(found.map(FoundIn::pin)))
+    }
+
+    /// Returns the writes in memory.
+    pub(super) fn writes(&self) -> Cow<'_, SharedWrites> {
+        match self.state.overflow.get() {
+            None => Cow::Borrowed(&self.state.writes),
+            Some(overflow) => Cow::Owned(overflow.writes()),
+        }
     }
 
     /// Opens a cursor over the transaction's snapshot and its own writes. Under read committed the
@@ -454,12 +486,15 @@ impl Transaction {
         self.check(keyspace)?;
         let ReadsAt { point, time } = self.reads().or_newest(&self.shared().core);
         // Without own writes there is nothing to merge; later ones stay invisible either way.
-        let own = {
-            let writes = self.state.writes.lock();
-            let (id, from) = (keyspace.id(), Bound::Unbounded);
-            writes.range_deletes(id).is_some() || writes.next(id, from, View::LATEST).is_some()
+        let (writes, layers) = (self.writes(), self.layers());
+        let layers = layers.as_deref().unwrap_or_default();
+        let id = keyspace.id();
+        let own = layers.iter().any(|layer| layer.table(id).is_some()) || {
+            let writes = writes.lock();
+            let next = || writes.next(id, Bound::Unbounded, View::LATEST);
+            writes.range_deletes(id).is_some() || next().is_some()
         };
-        let writes = own.then(|| WriteCursor::open(Arc::clone(&self.state.writes), keyspace.id()));
+        let writes = own.then(|| WriteCursor::open(writes.into_owned(), layers, id));
         let keyspace = keyspace.clone();
         let reads = self
             .state
@@ -481,11 +516,13 @@ impl Transaction {
         let mut held = self.state.held.lock();
         let public = Savepoint(held.next_savepoint);
         held.next_savepoint += 1;
-        let writes = self.state.writes.lock().savepoint();
+        let writes = self.writes().lock().savepoint();
+        let layers = self.layers().map_or(0, |layers| layers.len());
         let locks = held.locks.len();
         held.savepoints.push(Mark {
             public,
             writes,
+            layers,
             locks,
         });
         public
@@ -504,8 +541,16 @@ impl Transaction {
             ));
         };
         held.savepoints.truncate(place + 1);
-        let (writes, locks) = (held.savepoints[place].writes, held.savepoints[place].locks);
-        self.state.writes.lock().rollback_to(writes)?;
+        let Mark {
+            writes,
+            layers,
+            locks,
+            ..
+        } = held.savepoints[place];
+        if let Some(overflow) = self.state.overflow.get() {
+            overflow.spilled.undo_from(layers);
+        }
+        self.writes().lock().rollback_to(writes)?;
         for hash in held.locks.drain(locks..) {
             self.shared().row_locks.table.unlock(self.id, hash);
         }
@@ -519,10 +564,7 @@ impl Transaction {
         }
         let mut held = self.state.held.lock();
         if let Some(place) = held.savepoints.iter().position(|m| m.public == savepoint) {
-            self.state
-                .writes
-                .lock()
-                .release(held.savepoints[place].writes);
+            self.writes().lock().release(held.savepoints[place].writes);
             held.savepoints.truncate(place);
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::base::ValueKind;
 use crate::commit::payload::{check_range, check_sizes};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::keyspace::Keyspace;
 use crate::snapshot::ReadsAt;
 use crate::txn::Transaction;
@@ -19,7 +19,8 @@ impl Transaction {
     /// Writes `value` under `key`, whether or not the key exists. Locks the row. Errors as for
     /// [`Transaction::get_for_update`]. `TransactionTooLarge` above
     /// [`crate::Options::transaction_bytes`], or if all open transactions together exceed their
-    /// memory limit.
+    /// memory limit, and this one cannot move its writes to files; `NoSpace` and `Io` from these
+    /// files. Nothing of the call was applied after an error.
     pub fn put(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(keyspace, ValueKind::Put, key, value, None)
     }
@@ -56,13 +57,15 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for an empty range; `TransactionTooLarge`, `ReadOnly`, `KeyspaceDropped`,
+    /// `InvalidArgument` for an empty range, and if the transaction has moved writes to files:
+    /// delete the keys, or commit first. `TransactionTooLarge`, `ReadOnly`, `KeyspaceDropped`,
     /// `Closed`.
     pub fn delete_range(&self, keyspace: &Keyspace, start: &[u8], end: &[u8]) -> Result<()> {
         check_range(start, end)?;
         self.shared().core.access.check_writable()?;
         self.check(keyspace)?;
         self.check_room(start, end)?;
+        self.check_no_layers()?;
         self.enter(keyspace, |writes| {
             writes.delete_range(keyspace.id(), start, end)
         });
@@ -76,6 +79,7 @@ impl Transaction {
         self.shared().core.access.check_writable()?;
         self.check(keyspace)?;
         self.check_room(prefix, prefix)?;
+        self.check_no_layers()?;
         self.enter(keyspace, |writes| {
             writes.delete_prefix(keyspace.id(), prefix)
         });
@@ -154,10 +158,22 @@ impl Transaction {
         Ok(())
     }
 
+    /// Makes room for a write: if the transaction would become too large for its memory, moves its
+    /// writes to files. Refuses the write if it cannot.
+    pub(super) fn check_room(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self.has_room(key, value) {
+            Err(error @ Error::TransactionTooLarge { .. }) => {
+                self.spill(error)?;
+                self.has_room(key, value)
+            }
+            result => result,
+        }
+    }
+
     /// Refuses a write that would make the transaction too large for its memory limit or for a log
     /// record.
-    pub(super) fn check_room(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let writes = self.state.writes.lock().memory_bytes();
+    fn has_room(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let writes = self.writes().lock().memory_bytes();
         let write = key.len() + value.len() + WRITE_OVERHEAD;
         let shared = self.shared();
         shared.core.memory.check_commit_bytes(writes + write)?;
@@ -176,7 +192,8 @@ impl Transaction {
         if !held.trees.iter().any(|tree| tree.id == keyspace.id()) {
             held.trees.push(Arc::clone(keyspace.tree()));
         }
-        let mut writes = self.state.writes.lock();
+        let writes = self.writes();
+        let mut writes = writes.lock();
         change(&mut writes);
         held.write_bytes = writes.allocated_bytes();
         drop(writes);
@@ -186,11 +203,9 @@ impl Transaction {
     /// Frees the memory of the writes after they were encoded for their commit. If a cursor is
     /// still open, it keeps them.
     pub(super) fn forget_writes(&self) {
-        if Arc::strong_count(&self.state.writes) == 1 {
-            *self.state.writes.lock() = WriteSet::new();
-            let mut held = self.state.held.lock();
-            held.write_bytes = 0;
-            held.charge(&self.shared().core.memory.budget);
-        }
+        let mut held = self.state.held.lock();
+        self.writes().lock().retire(held.charge.take());
+        held.write_bytes = 0;
+        held.charge(&self.shared().core.memory.budget);
     }
 }

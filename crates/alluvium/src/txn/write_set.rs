@@ -25,12 +25,16 @@
 
 mod index;
 mod own_ranges;
+mod sections;
 mod versions;
 
 use std::ops::{Bound, Range};
+use std::sync::Arc;
 
 use crate::base::{KEY_BYTES_MAX, KeyspaceId, VALUE_BYTES_MAX, ValueKind, prefix_end};
+use crate::memory::Charge;
 use crate::range_deletes::{KeyRange, RangeHistory, union};
+use crate::sync::plain::Mutex;
 
 use index::{Index, Position, Probe};
 use own_ranges::OwnRanges;
@@ -63,7 +67,12 @@ pub struct WriteSet {
     bytes: usize,
     /// Footprint at which to check again if space can be reclaimed.
     compact_at: usize,
+    /// Set if only open views still need the set; with the charge for its memory.
+    retired: Option<Option<Charge>>,
 }
+
+/// Writes that a transaction shares with its cursors.
+pub type SharedWrites = Arc<Mutex<WriteSet>>;
 
 /// Savepoint of one [`WriteSet`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -153,6 +162,7 @@ impl WriteSet {
             len: 0,
             bytes: 0,
             compact_at: COMPACT_BYTES_MIN,
+            retired: None,
         }
     }
 
@@ -291,6 +301,11 @@ impl WriteSet {
             stamp: old.stamp,
             ..WriteSet::new()
         };
+    }
+
+    /// Returns true if the set has range deletes.
+    pub fn has_ranges(&self) -> bool {
+        !self.ranges.is_empty()
     }
 
     /// Returns true if a commit would write nothing.

@@ -35,6 +35,7 @@ mod ingest;
 mod inserts;
 mod isolation;
 mod keyspaces;
+mod large_transactions;
 mod lifetimes;
 mod many_keyspaces;
 mod many_ranges;

@@ -119,6 +119,18 @@ impl Slot {
         }
     }
 
+    /// Releases one acquisition of `from`, and adds an exclusive one of `to`.
+    pub(super) fn hand_over(&mut self, from: TxnId, to: TxnId) {
+        self.release_one(from);
+        match self.holder_mut(to) {
+            Some(holder) => {
+                holder.mode = LockMode::Exclusive;
+                holder.count = holder.count.checked_add(1).expect("too many acquisitions");
+            }
+            None => self.add_holder(to, LockMode::Exclusive),
+        }
+    }
+
     /// Releases all acquisitions of an owner, if there are any.
     pub(super) fn release_all(&mut self, owner: TxnId) {
         if self.holder_mut(owner).is_some() {

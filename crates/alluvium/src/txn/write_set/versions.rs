@@ -10,6 +10,7 @@
 use super::{COMPACT_BYTES_MIN, Replaced, Savepoint, SavepointId, Version, View, WriteSet};
 use crate::base::ValueKind;
 use crate::error::{Error, Result};
+use crate::memory::Charge;
 
 impl WriteSet {
     /// Marks the present state.
@@ -82,6 +83,19 @@ impl WriteSet {
         if let Some(place) = self.views.iter().position(|&stamp| stamp == view.0) {
             self.views.swap_remove(place);
             self.compact();
+        }
+        if self.retired.is_some() && self.views.is_empty() {
+            *self = WriteSet::new();
+        }
+    }
+
+    /// Frees all memory as soon as no view is open: the transaction has its writes elsewhere.
+    /// `charge` is for the memory.
+    pub fn retire(&mut self, charge: Option<Charge>) {
+        if self.views.is_empty() {
+            *self = WriteSet::new();
+        } else {
+            self.retired = Some(charge);
         }
     }
 
