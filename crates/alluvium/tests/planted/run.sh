@@ -93,6 +93,11 @@ mistakes=(
     "hits-unseen lib a_size_that_only_hits_keeps_its_memory a size of blocks that only hits loses its memory to one that misses"
     "slab-leaves-under-user lib a_slab_leaves_after_the_last_user_of_a_frame memory is not counted while a value keeps a part of it"
     "blocks-freed-by-reader lib the_last_user_of_an_obsolete_table_leaves_its_cached_blocks_to_another_thread the last reader of a table frees its cached blocks"
+    "unlocked-layers it rows_in_files_are_locked_until_the_end_and_free_after_a_rollback_to_a_savepoint rows that a transaction has moved to files are not locked"
+    "layer-frees-earlier-lock it rows_in_files_are_locked_until_the_end_and_free_after_a_rollback_to_a_savepoint a lock that is older than a savepoint goes with the layer that replaced it"
+    "layers-stay it reads_savepoints_and_the_commit_agree_with_a_model a rollback to a savepoint leaves the writes in files"
+    "oldest-layer-wins it reads_savepoints_and_the_commit_agree_with_a_model a commit keeps the oldest of several writes in files"
+    "lost-delete-in-layer it an_insert_that_is_deleted_after_a_savepoint_stays_deleted a delete of an insert that is in files is lost"
     "scan-notes-rows-only it in_every_order_phantoms_are_refused_at_serializable_only a scan does not record the empty range that it read"
 )
 
