@@ -25,6 +25,7 @@ mod follow;
 pub mod history;
 pub mod listener;
 mod loads;
+mod lost_updates;
 mod maker;
 mod places;
 pub mod plan;

@@ -19,13 +19,14 @@ use crate::disk::{DIR, Disk};
 use crate::follow::is_durable_only;
 use crate::history::{History, forget_threads};
 use crate::listener::RecordingListener;
+use crate::lost_updates::check_inherited;
 use crate::places::put_back;
 use crate::plan::{Crash, Incarnation, Kept, LASTING, Numbered, Op, Plan, PostMortem};
 use crate::post_mortem::PostMortemContext;
 use crate::reading::{Content, content, difference};
 use crate::records::{Checked, Records};
 use crate::settings::judge_settings;
-use crate::transaction::{check_inherited, decide, tag_of_xid};
+use crate::transaction::{decide, tag_of_xid};
 use crate::world::World;
 
 /// More steps than any terminating history takes.

@@ -5,7 +5,7 @@
 //! set), [`budget`] (duration of a fuzz test), [`fuzz`] (odd bytes), [`sample`] (a share of very
 //! many cases), [`model`] (required content of a database, also after a crash), [`op`] (random
 //! operations on a database), [`anomalies`] (anomalies of concurrent transactions), [`fork`] (child
-//! processes of a test).
+//! processes of a test), [`process`] (memory of this process).
 //!
 //! Environment: `UPDATE=1` rewrites the expected output of text-driven tests, `ALLUVIUM_SEED=N`
 //! repeats one random case, `ALLUVIUM_FUZZ_SECONDS=N` sets the duration of each fuzz test,
@@ -18,6 +18,7 @@ pub mod fork;
 pub mod fuzz;
 pub mod model;
 pub mod op;
+pub mod process;
 pub mod random;
 pub mod sample;
 pub mod script;

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use alluvium::{Database, Error, KeyspaceOptions, Options, VALUE_BYTES_MAX};
+use alluvium_testkit::process::status_bytes;
 
 /// Interval between samples of the process's memory.
 const LOOK: Duration = Duration::from_millis(2);
@@ -92,31 +93,34 @@ fn random(bytes: usize) -> Vec<u8> {
 
 /// Peak anonymous memory of the process.
 struct Memory {
-    kib_max: Arc<AtomicU64>,
+    bytes_max: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
 }
 
 impl Memory {
     fn watch() -> Memory {
-        let (kib_max, stop) = (
+        let (bytes_max, stop) = (
             Arc::new(AtomicU64::new(0)),
             Arc::new(AtomicBool::new(false)),
         );
-        let (max, stopped) = (Arc::clone(&kib_max), Arc::clone(&stop));
+        let (max, stopped) = (Arc::clone(&bytes_max), Arc::clone(&stop));
         std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                max.fetch_max(anonymous_kib(), Ordering::Relaxed);
+                max.fetch_max(anonymous_bytes(), Ordering::Relaxed);
                 std::thread::sleep(LOOK);
             }
         });
-        Memory { kib_max, stop }
+        Memory { bytes_max, stop }
     }
 
     /// Prints the time and memory of a step that began at `began`.
     fn step(&self, name: &str, began: Instant) {
         let seconds = began.elapsed().as_secs_f64();
-        let kib = self.kib_max.swap(0, Ordering::Relaxed).max(anonymous_kib());
-        println!("{name},{seconds:.2},{}", kib >> 10);
+        let bytes = self
+            .bytes_max
+            .swap(0, Ordering::Relaxed)
+            .max(anonymous_bytes());
+        println!("{name},{seconds:.2},{}", bytes >> 20);
     }
 }
 
@@ -126,11 +130,6 @@ impl Drop for Memory {
     }
 }
 
-fn anonymous_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    kib.and_then(|kib| kib.trim().parse().ok()).unwrap_or(0)
+fn anonymous_bytes() -> u64 {
+    status_bytes("RssAnon").unwrap_or(0)
 }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use alluvium::vfs::{FaultVfs, IoCall, RealVfs};
 use alluvium::{Database, Keyspace, KeyspaceOptions, Options};
+use alluvium_testkit::process::status_bytes;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -192,19 +193,11 @@ fn descriptors() -> Outcome<usize> {
 }
 
 fn resident_bytes() -> Outcome<u64> {
-    status_bytes("VmRSS:")
+    Ok(status_bytes("VmRSS")?)
 }
 
 fn peak_resident_bytes() -> Outcome<u64> {
-    status_bytes("VmHWM:")
-}
-
-/// Returns a size from `/proc/self/status`, in bytes.
-fn status_bytes(field: &str) -> Outcome<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
-    let kib = line.and_then(|line| line.split_whitespace().next());
-    Ok(kib.ok_or("the status lacks the field")?.parse::<u64>()? << 10)
+    Ok(status_bytes("VmHWM")?)
 }
 
 fn disk_bytes(dir: &str) -> Outcome<u64> {

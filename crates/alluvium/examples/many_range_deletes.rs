@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use alluvium::{Database, Keyspace, KeyspaceOptions, Options, Snapshot, WriteBatch};
+use alluvium_testkit::process::status_bytes;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -138,7 +139,7 @@ fn measure(dir: &str, shape: &str, count: u64) -> Result<Measured, Failure> {
     measured.settle = timed(|| db.settle())?.1;
     measure_disk(dir, &mut measured)?;
     db.close()?;
-    measured.peak_bytes = peak_memory()?;
+    measured.peak_bytes = status_bytes("VmHWM")?;
     Ok(measured)
 }
 
@@ -253,16 +254,4 @@ fn measure_disk(dir: &str, measured: &mut Measured) -> Result<(), Failure> {
         (measured.disk_bytes, measured.files) = (bytes, files);
     }
     Ok(())
-}
-
-/// Returns the peak resident memory of this process, in bytes.
-fn peak_memory() -> Result<u64, Failure> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    Ok(kib
-        .ok_or("no VmHWM in /proc/self/status")?
-        .trim()
-        .parse::<u64>()?
-        << 10)
 }
