@@ -810,6 +810,19 @@ typedef struct alluvium_stats {
   // The part of table_bytes_written by compactions that scans triggered. Each table beyond one
   // that a scan sought in pays for at most 256 bytes, or 2 KiB if the seek read a block.
   uint64_t read_triggered_bytes;
+  // Bytes of tables above the last level, over all keyspaces.
+  uint64_t upper_bytes;
+  // Bytes of upper tables above the space budget: compactions of them are due.
+  uint64_t backlog_bytes;
+  // Bytes of tables in the last level, over all keyspaces.
+  uint64_t last_bytes;
+  // Bytes written to the log.
+  uint64_t log_bytes_written;
+  // Newest commit that reads see.
+  uint64_t visible_seqno;
+  // Oldest commit at which a snapshot, cursor or transaction reads; visible_seqno without any.
+  // Compactions keep all versions of rows that have changed since.
+  uint64_t oldest_read_seqno;
 } alluvium_stats;
 
 // Sizes of a keyspace.
@@ -1298,7 +1311,7 @@ struct alluvium_writer alluvium_transaction_writer(const struct alluvium_transac
                                                    const struct alluvium_keyspace *keyspace);
 
 // Like alluvium_transaction_writer, without row locks or conflict checks: use it only if the
-// caller already serializes these changes. It cannot do alluvium_put_until.
+// caller already serializes these changes.
 struct alluvium_writer alluvium_transaction_writer_untracked(const struct alluvium_transaction *transaction,
                                                              const struct alluvium_keyspace *keyspace);
 

@@ -86,6 +86,19 @@ pub struct alluvium_stats {
     /// The part of table_bytes_written by compactions that scans triggered. Each table beyond one
     /// that a scan sought in pays for at most 256 bytes, or 2 KiB if the seek read a block.
     pub read_triggered_bytes: u64,
+    /// Bytes of tables above the last level, over all keyspaces.
+    pub upper_bytes: u64,
+    /// Bytes of upper tables above the space budget: compactions of them are due.
+    pub backlog_bytes: u64,
+    /// Bytes of tables in the last level, over all keyspaces.
+    pub last_bytes: u64,
+    /// Bytes written to the log.
+    pub log_bytes_written: u64,
+    /// Newest commit that reads see.
+    pub visible_seqno: u64,
+    /// Oldest commit at which a snapshot, cursor or transaction reads; visible_seqno without any.
+    /// Compactions keep all versions of rows that have changed since.
+    pub oldest_read_seqno: u64,
 }
 
 /// Sizes of a keyspace.
@@ -119,7 +132,7 @@ unsafe impl SizedStruct for alluvium_keyspace_stats {}
 
 #[cfg(target_pointer_width = "64")]
 const _: () =
-    assert!(size_of::<alluvium_stats>() == 30 * 8 && size_of::<alluvium_keyspace_stats>() == 9 * 8);
+    assert!(size_of::<alluvium_stats>() == 36 * 8 && size_of::<alluvium_keyspace_stats>() == 9 * 8);
 
 /// Fills `stats`; its struct_size must be set.
 #[unsafe(no_mangle)]
@@ -154,6 +167,12 @@ pub unsafe extern "C" fn alluvium_get_stats(
             clock_jumps: now.clock_jumps,
             confirmed_time_ms: now.confirmed_time_ms,
             read_triggered_bytes: now.read_triggered_bytes,
+            upper_bytes: now.upper_bytes,
+            backlog_bytes: now.backlog_bytes,
+            last_bytes: now.last_bytes,
+            log_bytes_written: now.log_bytes_written,
+            visible_seqno: now.visible_seqno,
+            oldest_read_seqno: now.oldest_read_seqno,
         };
         // SAFETY: the contract of the crate.
         unsafe { sized::write(stats, &filled) }

@@ -71,7 +71,7 @@ pub extern "C" fn alluvium_transaction_writer(
 }
 
 /// Like alluvium_transaction_writer, without row locks or conflict checks: use it only if the
-/// caller already serializes these changes. It cannot do alluvium_put_until.
+/// caller already serializes these changes.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_transaction_writer_untracked(
     transaction: *const alluvium_transaction,
@@ -288,7 +288,9 @@ fn write_untracked(transaction: &Transaction, keyspace: &Keyspace, write: Write)
         Write::Put(key, value) => transaction.put_untracked(keyspace, key, value),
         Write::Insert(key, value) => transaction.insert_untracked(keyspace, key, value),
         Write::Delete(key) => transaction.delete_untracked(keyspace, key),
-        Write::PutUntil(..) => Err(invalid("an untracked writer cannot put_until")),
+        Write::PutUntil(key, value, until_ms) => {
+            transaction.put_until_untracked(keyspace, key, value, until_ms)
+        }
         // A transaction's range deletes take no locks in any case.
         Write::DeleteRange(..) | Write::DeletePrefix(..) => write_in(transaction, keyspace, write),
     }

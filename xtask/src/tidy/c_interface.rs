@@ -131,6 +131,10 @@ const NAMES: Names = Names {
             "alluvium_transaction_writer_untracked",
         ),
         (
+            "Transaction::put_until_untracked",
+            "alluvium_transaction_writer_untracked",
+        ),
+        (
             "Transaction::put_untracked",
             "alluvium_transaction_writer_untracked",
         ),

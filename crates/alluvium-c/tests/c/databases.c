@@ -183,6 +183,8 @@ static void statistics_count(const alluvium_database *database) {
     OK(alluvium_get_stats(database, &stats, E));
     CHECK(stats.struct_size == sizeof stats && stats.keyspaces == 3);
     CHECK(stats.flushes > 0 && stats.table_bytes_written > 0 && stats.ceiling_waits == 0);
+    CHECK(stats.upper_bytes + stats.last_bytes > 0 && stats.log_bytes_written > 0);
+    CHECK(stats.visible_seqno > 0 && stats.oldest_read_seqno == stats.visible_seqno);
     CHECK(stats.memory.table_bytes > 0);
     CHECK(stats.memory.total_bytes >= stats.memory.memtable_bytes + stats.memory.table_bytes);
     alluvium_keyspace_stats sizes = {.struct_size = sizeof sizes};

@@ -85,6 +85,12 @@ impl Backlog {
         self.upper_debt(plan) > 0.0
     }
 
+    /// Returns the bytes of upper tables above the space budget.
+    pub fn upper_excess_bytes(&self, plan: &MemoryPlan) -> u64 {
+        let budget = self.rules(plan).budget(self.sizes.last_bytes());
+        self.sizes.upper_bytes().saturating_sub(budget)
+    }
+
     fn upper_debt(&self, plan: &MemoryPlan) -> f64 {
         let (upper, last) = (self.sizes.upper_bytes(), self.sizes.last_bytes());
         self.rules(plan).debt(upper, last)

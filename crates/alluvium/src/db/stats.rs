@@ -1,5 +1,6 @@
 //! Statistics of an open database.
 
+use crate::base::SeqNo;
 use crate::db::memory::MemoryUse;
 use crate::db::shared::Shared;
 use crate::db::store::Store;
@@ -56,6 +57,19 @@ pub struct Stats {
     /// The last confirmed time, in milliseconds since 1970. Compactions drop only rows that had
     /// expired by then. 0 if no time is confirmed yet, and without keyspaces with expiring rows.
     pub confirmed_time_ms: u64,
+    /// Bytes of tables above the last level, over all keyspaces.
+    pub upper_bytes: u64,
+    /// Bytes of upper tables above the space budget: compactions of them are due.
+    pub backlog_bytes: u64,
+    /// Bytes of tables in the last level, over all keyspaces.
+    pub last_bytes: u64,
+    /// Bytes written to the log.
+    pub log_bytes_written: u64,
+    /// Newest commit that reads see.
+    pub visible_seqno: SeqNo,
+    /// Oldest commit at which a snapshot, cursor or transaction reads; `visible_seqno` without any.
+    /// Compactions keep all versions of rows that have changed since.
+    pub oldest_read_seqno: SeqNo,
     /// Durations of commits in microseconds, including the wait in the queue and the sync but not
     /// admission delays. Of commits that wait for no sync, one in 16 is timed and counted 16 times.
     pub commit_us: Histogram,
@@ -142,6 +156,8 @@ pub(super) fn collect(shared: &Shared) -> Stats {
     let mut keyspaces: Vec<_> = keyspaces.collect();
     keyspaces.sort_by(|a, b| a.name.cmp(&b.name));
     let metrics = &shared.core.metrics;
+    let oldest_read_seqno = shared.core.read_points.horizon();
+    let visible_seqno = shared.core.read_points.visible();
     Stats {
         keyspaces,
         memory: shared.core.memory.in_use(),
@@ -165,6 +181,12 @@ pub(super) fn collect(shared: &Shared) -> Stats {
         row_locks: shared.row_locks.table.locks_held() as u64,
         clock_jumps: shared.core.clock.jumps(),
         confirmed_time_ms: Store::read_clock(&shared.core).unwrap_or(0),
+        upper_bytes: shared.core.backlog.sizes.upper_bytes(),
+        backlog_bytes: shared.core.backlog.upper_excess_bytes(&shared.core.plan()),
+        last_bytes: shared.core.backlog.sizes.last_bytes(),
+        log_bytes_written: metrics.wal_bytes.get(),
+        visible_seqno,
+        oldest_read_seqno: oldest_read_seqno.min(visible_seqno),
         commit_us: histogram(&metrics.commit_us),
         sync_us: histogram(&metrics.sync_us),
         flush_us: histogram(&metrics.flush_us),

@@ -128,17 +128,28 @@ impl Transaction {
     /// for example secondary index entries of a locked row, or replication. Never waits, and never
     /// returns `Conflict`, `Deadlock` or `LockTimeout`; other errors as for [`Transaction::put`].
     pub fn put_untracked(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write_untracked(keyspace, ValueKind::Put, key, value)
+        self.write_untracked(keyspace, ValueKind::Put, key, value, None)
+    }
+
+    /// Does the same as [`Transaction::put_untracked`] for [`Transaction::put_until`].
+    pub fn put_until_untracked(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        value: &[u8],
+        until_ms: u64,
+    ) -> Result<()> {
+        self.write_untracked(keyspace, ValueKind::Put, key, value, Some(until_ms))
     }
 
     /// Does the same as [`Transaction::put_untracked`] for [`Transaction::insert`].
     pub fn insert_untracked(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write_untracked(keyspace, ValueKind::Insert, key, value)
+        self.write_untracked(keyspace, ValueKind::Insert, key, value, None)
     }
 
     /// Does the same as [`Transaction::put_untracked`] for [`Transaction::delete`].
     pub fn delete_untracked(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
-        self.write_untracked(keyspace, ValueKind::Delete, key, &[])
+        self.write_untracked(keyspace, ValueKind::Delete, key, &[], None)
     }
 
     fn write_untracked(
@@ -147,9 +158,10 @@ impl Transaction {
         kind: ValueKind,
         key: &[u8],
         value: &[u8],
+        until_ms: Option<u64>,
     ) -> Result<()> {
         let kind = keyspace.written_as(kind);
-        let value = keyspace.stored(kind, value, None)?;
+        let value = keyspace.stored(kind, value, until_ms)?;
         check_sizes(key, &value)?;
         self.shared().core.access.check_writable()?;
         self.check_room(key, &value)?;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use alluvium::vfs::Vfs;
 use alluvium::{
-    Database, Error, Event, EventListener, Keyspace, KeyspaceOptions, Options, WriteBatch,
+    Database, Error, Event, EventListener, Keyspace, KeyspaceOptions, KeyspaceStats, Options,
+    WriteBatch,
 };
 
 use alluvium_testkit::random::Rng;
@@ -336,4 +337,25 @@ fn amplification_counts_reads_and_writes_of_each_keyspace() {
     let of_other = &amplification.keyspaces[1];
     assert_eq!((of_other.gets, of_other.user_bytes), (0, 2));
     assert_eq!(of_other.get_sources.measured, None);
+}
+
+#[test]
+fn statistics_have_the_oldest_reader_and_the_bytes_above_the_last_level() {
+    let (_vfs, db, k) = database(tiny());
+    k.put(b"a", b"1").expect("put");
+    let snapshot = db.snapshot().expect("snapshot");
+    k.put(b"a", b"2").expect("put");
+    let stats = db.stats().expect("stats");
+    assert_eq!(stats.oldest_read_seqno, snapshot.seqno());
+    assert_eq!(stats.visible_seqno, snapshot.seqno() + 1);
+    assert!(stats.log_bytes_written > 0);
+    drop(snapshot);
+    db.settle().expect("settle");
+    let stats = db.stats().expect("stats");
+    assert_eq!(stats.oldest_read_seqno, stats.visible_seqno);
+    assert_eq!(stats.backlog_bytes, 0);
+    let sum = |bytes: fn(&KeyspaceStats) -> u64| stats.keyspaces.iter().map(bytes).sum::<u64>();
+    assert_eq!(stats.upper_bytes, sum(|keyspace| keyspace.upper_bytes));
+    assert_eq!(stats.last_bytes, sum(|keyspace| keyspace.last_bytes));
+    assert!(stats.upper_bytes + stats.last_bytes > 0);
 }

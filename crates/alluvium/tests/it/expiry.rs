@@ -194,6 +194,20 @@ fn a_transaction_reads_its_own_expiring_writes() {
 }
 
 #[test]
+fn a_write_without_a_lock_expires_as_others_do() {
+    let (time, _vfs, db, k) = expiring(Expiry::PerRow, LARGE);
+    let txn = db.begin(Isolation::Snapshot).expect("begin");
+    txn.put_until_untracked(&k, b"a", b"v", 1_100).expect("put");
+    txn.put_untracked(&k, b"b", b"w").expect("put");
+    assert_eq!(db.stats().expect("stats").row_locks, 0);
+    txn.commit().expect("commit");
+    assert_eq!(k.get(b"a").expect("get").as_deref(), Some(&b"v"[..]));
+    time.set(1_100);
+    assert_eq!(k.get(b"a").expect("get"), None);
+    assert_eq!(k.get(b"b").expect("get").as_deref(), Some(&b"w"[..]));
+}
+
+#[test]
 fn an_expiry_is_refused_where_rows_do_not_expire() {
     let (_vfs, db, k) = database(tiny());
     assert_error!(k.put_until(b"a", b"v", 9), Error::InvalidArgument(_));
@@ -204,6 +218,10 @@ fn an_expiry_is_refused_where_rows_do_not_expire() {
     );
     let txn = db.begin(Isolation::Snapshot).expect("begin");
     assert_error!(txn.put_until(&k, b"a", b"v", 9), Error::InvalidArgument(_));
+    assert_error!(
+        txn.put_until_untracked(&k, b"a", b"v", 9),
+        Error::InvalidArgument(_)
+    );
     let options = KeyspaceOptions {
         expiry: Expiry::After(Duration::ZERO),
         ..KeyspaceOptions::default()
