@@ -2,12 +2,7 @@
 //
 // Dictionary: which tables exist, with which keyspaces, layouts and numbers.
 //
-// The keyspace `sql` holds it; `docs/format/sql-dictionary.md` has the bytes. Rows:
-//
-//   t<database/table>  id, version, layouts and indexes of a table
-//   a<table id>        mark of AUTO_INCREMENT: no smaller number is given out again
-//   s<table id>        statistics of the indexes
-//   n                  next free id
+// The keyspace `sql` holds it; `docs/format/sql-dictionary.md` has its rows.
 //
 // Each index has a keyspace `t<table id>.<index id>`. Invariant: every index that a row names has
 // its keyspace. So a table's keyspaces are created before its row, and dropped after it; a crash
@@ -18,45 +13,18 @@
 #pragma once
 
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <alluvium.h>
 
+#include "dictionary_rows.h"
 #include "handles.h"
-#include "row_codec.h"
 
 namespace alluvium_sql {
 
-struct TableEntry {
-    uint64_t id = 0;
-    // Changes with every change of the definition.
-    uint64_t version = 0;
-    uint64_t next_index = 1;
-    uint32_t next_column = 1;
-    // Ids in the order of the table's keys; last the hidden primary key, if there is one.
-    std::vector<uint64_t> indexes;
-    // All layouts that rows may have; the last is the current one.
-    std::vector<StoredLayout> layouts;
-    // For each column of the current layout: its value in rows that were written before the column
-    // was added; no value: NULL.
-    std::vector<std::optional<std::string>> initial;
-
-    std::string encode() const;
-    // False: damage.
-    bool decode(Bytes bytes);
-};
-
-// Statistics of one index: average number of rows for each value of its first parts.
-struct IndexStatistics {
-    std::vector<uint64_t> rows_per_value;
-};
-
 // Returns the name of a table in the dictionary for a path of the server: `./db/t` gives `db/t`.
 std::string table_name(const char *path);
-
-std::string keyspace_name(uint64_t table, uint64_t index);
 
 class Dictionary {
 public:
@@ -66,8 +34,11 @@ public:
     // handler.
     int open();
 
-    // HA_ERR_NO_SUCH_TABLE if there is none.
+    // HA_ERR_NO_SUCH_TABLE if there is none. An entry that cannot be read is logged.
     int read(const std::string &name, TableEntry &entry);
+
+    // Returns true if there is a table.
+    bool has_tables();
 
     // Returns a number that was never returned before, also over a restart once a row with it is
     // written.
@@ -87,14 +58,17 @@ public:
     // Writes the rows of several tables in one commit.
     int write_all(const std::vector<std::pair<std::string, TableEntry>> &entries);
     int rename(const std::string &from, const std::string &to);
+    // Also drops a table whose entry is damaged, but not one that a newer version wrote.
     int drop(const std::string &name);
 
+    // error_mark_damaged, with a mark of 0, if the mark cannot be read.
     int read_mark(uint64_t table, uint64_t &mark);
     int write_mark(uint64_t table, uint64_t mark);
     int read_statistics(uint64_t table, std::vector<IndexStatistics> &statistics);
     int write_statistics(uint64_t table, const std::vector<IndexStatistics> &statistics);
 
-    // Calls `visit` with the name and entry of each table. 0, or an error of the handler.
+    // Calls `visit` with the name and entry of each table that can be read. 0, or an error of the
+    // handler.
     template <typename Visit> int for_each(Visit visit);
 
 private:
@@ -104,6 +78,8 @@ private:
     int put_number(alluvium_writer writer);
     int load_next_number();
     int drop_orphans();
+    // Logs that the entry of a table cannot be read, and returns the handler's error.
+    int entry_error(const std::string &name, DecodedEntry decoded);
     int scan(const std::string &prefix, std::vector<std::pair<std::string, std::string>> &rows);
 
     alluvium_database *const database_;
@@ -118,8 +94,7 @@ template <typename Visit> int Dictionary::for_each(Visit visit) {
     if (int error = scan("t", rows)) return error;
     for (const auto &[key, value] : rows) {
         TableEntry entry;
-        if (!entry.decode(Bytes(value))) return 126; // HA_ERR_CRASHED
-        visit(key.substr(1), entry);
+        if (entry.decode(Bytes(value)) == DecodedEntry::Ok) visit(key.substr(1), entry);
     }
     return 0;
 }

@@ -16,6 +16,8 @@ int own(OwnError error, const ErrorPlace &place) {
 
 } // namespace
 
+Failures failures;
+
 std::string ErrorPlace::text() const {
     const char *message = alluvium_error_message(error_, nullptr);
     std::string text = message ? message : "no details";
@@ -31,11 +33,13 @@ int handler_error(alluvium_code code, const ErrorPlace &place, THD *thd) {
     case ALLUVIUM_CODE_OK:
         return 0;
     case ALLUVIUM_CODE_LOCK_TIMEOUT:
+        failures.lock_timeouts++;
         return HA_ERR_LOCK_WAIT_TIMEOUT;
     case ALLUVIUM_CODE_CANCELED:
         return HA_ERR_ABORTED_BY_USER;
     case ALLUVIUM_CODE_CONFLICT:
     case ALLUVIUM_CODE_DEADLOCK:
+        (code == ALLUVIUM_CODE_DEADLOCK ? failures.deadlocks : failures.conflicts)++;
         // Without this the server continues in a transaction whose reads are out of date.
         if (thd) thd->mark_transaction_to_rollback(true);
         return HA_ERR_LOCK_DEADLOCK;
@@ -85,6 +89,14 @@ std::string own_error_text(int error) {
         return "a stored row does not match the table's definition: run CHECK TABLE";
     case error_key_too_long:
         return "the key of a row is longer than 65535 bytes: index a prefix of the column";
+    case error_entry_damaged:
+        return "the table's entry in the dictionary is damaged: restore a backup of the server, or "
+               "drop the table and load it from a dump";
+    case error_entry_newer:
+        return "a newer version of the plugin has written the table's entry in the dictionary: use "
+               "that version or a later one";
+    case error_mark_damaged:
+        return "the table's AUTO_INCREMENT mark in the dictionary is damaged";
     default:
         return {};
     }

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <string>
 
 #include <alluvium.h>
@@ -20,7 +21,19 @@ enum OwnError : int {
     error_poisoned,
     error_row_format,
     error_key_too_long,
+    error_entry_damaged,
+    error_entry_newer,
+    error_mark_damaged,
 };
+
+// Failed calls since the start of the server.
+struct Failures {
+    std::atomic<uint64_t> lock_timeouts{0};
+    std::atomic<uint64_t> deadlocks{0};
+    std::atomic<uint64_t> conflicts{0};
+};
+
+extern Failures failures;
 
 // Place for the error of one call, freed with it.
 class ErrorPlace {

@@ -4,31 +4,7 @@
 # InnoDB, a restart and a kill. Also runs the three commands that `make mariadb` prints.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR
-. "$(dirname "$0")/../build/paths.sh"
-
-start() { "$checkout/mariadb/build/start.sh" "$folder" >/dev/null; }
-
-sql() { "$folder/sql" --batch --skip-column-names -e "$1"; }
-
-# Fails unless the statements print these lines.
-expect() { # name, statements, lines
-    local found
-    found=$(sql "$2") || fail "$1: the statement failed: $2"
-    [ "$found" = "$3" ] || fail "$1: expected
-$3
-but found
-$found
-after: $2"
-    say "ok: $1"
-}
-
-# Fails unless the statement fails with this number.
-expect_error() { # name, statement, number
-    local found
-    if found=$(sql "$2" 2>&1); then fail "$1: no error from: $2"; fi
-    [[ $found == *"ERROR $3 "* ]] || fail "$1: expected error $3, found: $found"
-    say "ok: $1"
-}
+. "$(dirname "$0")/checks.sh"
 
 check_rows() { # after
     expect "the rows $1" 'SELECT * FROM smoke.a ORDER BY id' "$rows"
@@ -64,12 +40,9 @@ check_restart() {
 
 # The last commit before the kill must survive it.
 check_kill() {
-    local pid
-    pid=$(server_process "$folder") || fail 'the server has ended before the kill'
     sql 'UPDATE smoke.a SET n = 31 WHERE id = 3'
     rows=${rows/30/31}
-    kill -KILL "$pid"
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+    kill_server
     start
     check_rows 'after a kill'
 }
@@ -84,18 +57,6 @@ $commands"
     say 'ok: the commands that make mariadb prints'
 }
 
-# Ends the servers that a failed check has left.
-finish() {
-    local left pid
-    for left in "$scratch"/*/; do
-        if pid=$(server_process "${left%/}"); then kill -KILL "$pid"; fi
-    done
-    rm -rf "$scratch"
-}
-
-scratch=$(mktemp -d)
-trap finish EXIT
-folder=$scratch/server
 rows=$'1\tone\t11\n3\tthree\t30'
 start
 check_statements

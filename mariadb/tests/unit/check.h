@@ -73,3 +73,5 @@ void test_keys(Random &random);
 void test_key_golden_bytes();
 void test_rows(Random &random);
 void test_row_golden_bytes();
+void test_dictionary(Random &random);
+void test_dictionary_golden_bytes();

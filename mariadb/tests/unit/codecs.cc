@@ -37,6 +37,8 @@ int main(int count, char **arguments) {
     test_keys(random);
     test_row_golden_bytes();
     test_rows(random);
+    test_dictionary_golden_bytes();
+    test_dictionary(random);
     std::printf("codecs: all tests passed with seed %llu\n",
                 static_cast<unsigned long long>(current_seed()));
 }

@@ -18,13 +18,13 @@ server=${1:-${ALLUVIUM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/alluvium}/mariadb}
 work=$(mktemp -d "${TMPDIR:-/tmp}/alluvium-unit.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 seed=${SEED:-$(date +%s)}
-codecs=("$source"/{bytes,text_image,key_codec,row_codec}.cc)
+codecs=("$source"/{bytes,text_image,key_codec,row_codec,dictionary_rows}.cc)
 warnings=(-std=gnu++17 -Wall -Wextra -Werror)
 sanitizers=(-fsanitize=address,undefined -fno-sanitize-recover=all)
 [ "${SANITIZE:-yes}" = yes ] || sanitizers=()
 
 # 1. The codecs alone, without the server.
-g++ "${warnings[@]}" -Wconversion -O1 -g "${sanitizers[@]}" -I"$source" "${codecs[@]}" "$here"/{codecs,keys,rows}.cc -o "$work/codecs"
+g++ "${warnings[@]}" -Wconversion -O1 -g "${sanitizers[@]}" -I"$source" "${codecs[@]}" "$here"/{codecs,keys,rows,dictionary}.cc -o "$work/codecs"
 "$work/codecs" "$seed"
 
 # 2. All collations of the server. Its library is linked for the tables and comparisons.
