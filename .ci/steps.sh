@@ -319,6 +319,10 @@ step_plugin() {
 step_mariadb() {
     local check=$CARGO_TARGET_DIR/debug/mariadb-check
     mariadb/tests/smoke.sh
+    mariadb/tests/dictionary.sh
+    mariadb/tests/checkpoint.sh
+    mariadb/tests/expiry.sh
+    mariadb/tests/locks.sh
     "$check" statements --seed 2000
     "$check" clients
     "$check" kills --rounds 10

@@ -9,6 +9,7 @@
 #include "definition.h"
 #include "engine.h"
 #include "errors.h"
+#include "expiry.h"
 #include "ha_alluvium.h"
 
 namespace alluvium_sql {
@@ -109,7 +110,8 @@ bool initial_value(const TABLE &altered, const Field &field, const RowColumn &co
     return false;
 }
 
-// Whether a column keeps the bytes of its values, also in keys. A VARCHAR may become longer.
+// Returns true if a column keeps the bytes of its values, also in keys. A VARCHAR may become
+// longer.
 bool same_bytes(const StoredColumn &from, const StoredColumn &to) {
     return from.kind == to.kind && from.nullable == to.nullable &&
            (from.length == to.length ||
@@ -203,9 +205,14 @@ ha_alluvium::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
         info->handler_flags = flags;
         if (result == HA_ALTER_INPLACE_NOT_SUPPORTED || result == HA_ALTER_ERROR) return result;
     }
-    const ha_table_option_struct *options = altered->s->option_struct;
-    if (options && options->expire_after_seconds && flags & index_operations)
+    // A copy uses the options, or refuses them: the column of the expiry may be dropped or renamed.
+    // It also gives new entries the time of their row, which a build in place does not know.
+    uint expiry_field = no_field;
+    if (!same_options(*table, *altered) || !find_expiry_field(*altered, expiry_field).empty())
         return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    const ha_table_option_struct *options = altered->s->option_struct;
+    bool expires = (options && options->expire_after_seconds) || expiry_field != no_field;
+    if (expires && flags & index_operations) return HA_ALTER_INPLACE_NOT_SUPPORTED;
     if (!keeps_primary_key(*table, *altered, *info) || has_hashed_key(*table) ||
         has_hashed_key(*altered) || table->versioned() || altered->versioned() || info->ignore)
         return HA_ALTER_INPLACE_NOT_SUPPORTED;

@@ -24,7 +24,7 @@ namespace {
 constexpr uint64_t load_memory_bytes_max = 32 << 20;
 constexpr uint64_t load_memory_share = 4;
 
-// Whether the statement fills a table that it has just made.
+// Returns true if the statement fills a table that it has just made.
 bool fills_new_table(THD *thd, const TABLE &table) {
     switch (thd_sql_command(thd)) {
     case SQLCOM_CREATE_TABLE:
@@ -56,7 +56,8 @@ int ha_alluvium::lock_out_writers(THD *thd) {
                : 0;
 }
 
-// Sets whether the table has no rows, neither newly committed ones nor those of this transaction.
+// Sets `empty` to true if the table has no rows, neither newly committed ones nor those of this
+// transaction.
 int ha_alluvium::find_empty(bool &empty) {
     int error = share_->is_empty(empty);
     if (error || !empty) return error;
@@ -68,7 +69,7 @@ int ha_alluvium::find_empty(bool &empty) {
     return error;
 }
 
-// Whether the rows of this statement can skip the transaction.
+// Returns true if the rows of this statement can skip the transaction.
 bool ha_alluvium::wants_bulk_load() {
     THD *thd = ha_thd();
     // REPLACE, IGNORE and ON DUPLICATE KEY have to read what they have just written.
@@ -104,9 +105,12 @@ void ha_alluvium::start_bulk_insert(ha_rows, uint) {
 
 int ha_alluvium::load_entry(uint number, const std::string &key, const std::string &value) {
     ErrorPlace error;
+    alluvium_writer writer = alluvium_ingest_writer(load_.get(), share_->keyspace(number));
     alluvium_code code =
-        alluvium_put(alluvium_ingest_writer(load_.get(), share_->keyspace(number)), key.data(),
-                     key.size(), value.data(), value.size(), error.out());
+        expires() ? alluvium_put_until(writer, key.data(), key.size(), value.data(), value.size(),
+                                       until_ms_, error.out())
+                  : alluvium_put(writer, key.data(), key.size(), value.data(), value.size(),
+                                 error.out());
     return code == ALLUVIUM_CODE_DUPLICATE_KEY ? found_load_duplicate(error)
                                                : handler_error(code, error, ha_thd());
 }

@@ -13,6 +13,7 @@
 #include "handler.h"
 #include "key.h"
 #include "log.h"
+#include "set_var.h"
 #include "sql_class.h"
 #include "sql_partition.h"
 #include "sql_table.h"

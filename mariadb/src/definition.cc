@@ -8,6 +8,7 @@
 
 #include "engine.h"
 #include "errors.h"
+#include "expiry.h"
 #include "ha_alluvium.h"
 
 namespace alluvium_sql {
@@ -17,6 +18,7 @@ ha_create_table_option table_options[] = {
     HA_TOPTION_ENUM("ALLUVIUM_COMPRESSION", compression, "ADAPTIVE,LZ4,NONE", 0),
     // 0: rows do not expire. At most 100 years.
     HA_TOPTION_NUMBER("ALLUVIUM_EXPIRE_AFTER", expire_after_seconds, 0, 0, 3155760000ULL, 1),
+    HA_TOPTION_STRING("ALLUVIUM_EXPIRE_COLUMN", expire_column),
     HA_TOPTION_END,
 };
 
@@ -73,13 +75,22 @@ int check_keys(const TABLE &table) {
     return 0;
 }
 
-// An update would leave the entries of a row to expire before it.
 int check_expiry(const TABLE &table) {
     const ha_table_option_struct *options = table.s->option_struct;
+    uint field = no_field;
+    std::string reason = find_expiry_field(table, field);
+    if (reason.empty() && field != no_field && options->expire_after_seconds)
+        reason = "the table also has ALLUVIUM_EXPIRE_AFTER: leave one of the options out";
+    if (!reason.empty()) {
+        my_printf_error(ER_ILLEGAL_HA_CREATE_OPTION, "ALLUVIUM_EXPIRE_COLUMN: %s", MYF(0),
+                        reason.c_str());
+        return HA_WRONG_CREATE_OPTION;
+    }
+    // With ALLUVIUM_EXPIRE_AFTER an update would leave entries of a row to expire before it.
     uint keys = table.s->primary_key == MAX_KEY ? 0 : 1;
     if (!options || !options->expire_after_seconds || table.s->keys == keys) return 0;
     return refuse("secondary indexes in a table with ALLUVIUM_EXPIRE_AFTER",
-                  "leave the indexes or the option out");
+                  "leave the indexes out, or use ALLUVIUM_EXPIRE_COLUMN");
 }
 
 bool has_foreign_key(THD *thd) {
@@ -91,6 +102,16 @@ bool has_foreign_key(THD *thd) {
 
 } // namespace
 
+bool same_options(const TABLE &a, const TABLE &b) {
+    const ha_table_option_struct *x = a.s->option_struct, *y = b.s->option_struct;
+    if (!x || !y) return x == y;
+    auto column = [](const ha_table_option_struct *options) {
+        return std::string(options->expire_column ? options->expire_column : "");
+    };
+    return x->expire_after_seconds == y->expire_after_seconds && x->compression == y->compression &&
+           !my_strcasecmp(system_charset_info, column(x).c_str(), column(y).c_str());
+}
+
 alluvium_keyspace_options keyspace_options(const TABLE &table, const PrimaryCodec &primary,
                                            uint number) {
     alluvium_keyspace_options options = {};
@@ -99,6 +120,8 @@ alluvium_keyspace_options keyspace_options(const TABLE &table, const PrimaryCode
         options.compression = chosen->compression;
         if (chosen->expire_after_seconds) options.expiry = ALLUVIUM_EXPIRY_AFTER;
         options.expire_after_ms = chosen->expire_after_seconds * 1000;
+        if (chosen->expire_column && *chosen->expire_column)
+            options.expiry = ALLUVIUM_EXPIRY_PER_ROW;
     }
     const KEY *key = number < table.s->keys ? &table.key_info[number] : nullptr;
     if (!key) return options;

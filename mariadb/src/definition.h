@@ -13,11 +13,16 @@
 struct ha_table_option_struct {
     ulonglong expire_after_seconds;
     uint compression;
+    // Null: none.
+    char *expire_column;
 };
 
 namespace alluvium_sql {
 
 extern ha_create_table_option table_options[];
+
+// Returns true if two tables have the same values of the options.
+bool same_options(const TABLE &a, const TABLE &b);
 
 // Returns the options of the keyspace of a key, or of the hidden primary key after all keys.
 alluvium_keyspace_options keyspace_options(const TABLE &table, const PrimaryCodec &primary,

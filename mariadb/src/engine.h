@@ -41,7 +41,7 @@ alluvium_durability commit_durability();
 // Returns the timeout of row locks of a connection, for the options of a transaction.
 int64_t lock_timeout_ms(THD *thd);
 
-// Returns whether the connection loads rows past the transaction (alluvium_bulk_load).
+// Returns true if the connection loads rows past the transaction (alluvium_bulk_load).
 bool bulk_load_wanted(THD *thd);
 
 // Fills the handlerton with the functions of handlerton.cc.

@@ -198,6 +198,14 @@ private:
 
     // -- write.cc
     int check_duplicates(const uchar *record, const std::string *old_key, const uchar *old_record);
+    bool expires() const { return share_->expiry_field() != no_field; }
+    uint64_t expiry(const uchar *record) const {
+        return expires() ? expiry_of(*table, share_->expiry_field(), record) : 0;
+    }
+    int insert_pair(const alluvium_keyspace *keyspace, const std::string &key,
+                    const std::string &value, Tracking tracking);
+    int put_pair(const alluvium_keyspace *keyspace, const std::string &key,
+                 const std::string &value, Tracking tracking);
     int insert_row(const uchar *record);
     bool replaces_after_duplicate() const;
     int insert_primary(const uchar *record);
@@ -225,6 +233,8 @@ private:
     TableShare *share_ = nullptr;
     Transaction *transaction_ = nullptr;
     RowLock row_lock_ = RowLock::None;
+    // SKIP LOCKED: rows that other transactions have locked do not exist for the statement.
+    bool skip_locked_ = false;
 
     Cursor cursor_;
     uint cursor_index_ = MAX_KEY;
@@ -235,6 +245,8 @@ private:
     bool overwrites_ = false;
     // Rows that the statement still has to write, as the server told at the first row.
     ulonglong numbers_left_ = 0;
+    // Time at which the row that is written expires, if `expires`.
+    uint64_t until_ms_ = 0;
     // Key of the row that was read last.
     std::string row_key_;
     // Holds the bytes that blob columns of the last row point to.

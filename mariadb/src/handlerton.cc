@@ -5,6 +5,7 @@
 // The server ends statements and transactions by the same calls. `all` false within a transaction
 // of several statements means the statement alone.
 
+#include "checkpoint.h"
 #include "engine.h"
 #include "errors.h"
 #include "transaction.h"
@@ -108,7 +109,8 @@ void commit_checkpoint_request(void *cookie) {
 
 bool flush_logs(handlerton *) {
     ErrorPlace error;
-    if (alluvium_sync(engine.database, error.out()) == ALLUVIUM_CODE_OK) return false;
+    if (alluvium_sync(engine.database, error.out()) == ALLUVIUM_CODE_OK)
+        return checkpoint_for_backup(current_thd);
     log_failure("sync the log", error);
     return true;
 }

@@ -34,7 +34,7 @@ public:
     const std::vector<KeyPart> &parts() const { return parts_; }
     // Index of the column of each part in the table.
     const std::vector<uint> &columns() const { return columns_; }
-    // Whether the key alone gives a part back, so that the row need not store its column.
+    // Returns true if the key alone gives a part back, so that the row need not store its column.
     static bool gives_back(const KeyPart &part) { return restores(part) && !may_have_extra(part); }
 
     // Replaces `out` with the key of a record.
@@ -57,11 +57,12 @@ public:
     // Parts of the index itself, without those of the primary key.
     size_t own_parts() const { return own_parts_; }
     const std::vector<KeyPart> &parts() const { return parts_; }
-    // Whether an entry gives back all its columns. A prefix, BLOB or TEXT does not come back.
+    // Returns true if an entry gives back all its columns. A prefix, BLOB or TEXT does not come
+    // back.
     bool restores_all() const { return restores_all_; }
 
-    // Replaces key and value with the entry of a record whose row has this key. Returns whether the
-    // entry must be unique: the index is, and no part is NULL.
+    // Replaces key and value with the entry of a record whose row has this key. Returns true if
+    // the entry must be unique: the index is, and no part is NULL.
     bool encode(const uint8_t *record, const std::string &row_key, std::string &key,
                 std::string &value) const;
 

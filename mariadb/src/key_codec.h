@@ -91,7 +91,7 @@ Extra append_part(const KeyPart &part, const uint8_t *record, std::string &out);
 
 // Appends the image of a part of a key tuple of the server, as handler::index_read_map gets it, and
 // moves `tuple` to the next part: null byte if nullable, 2 length bytes for VARCHAR and BLOB, then
-// `length` bytes. Returns whether the value is NULL.
+// `length` bytes. Returns true if the value is NULL.
 bool append_key_part(const KeyPart &part, const uint8_t *&tuple, std::string &out);
 
 // Moves past the image of a part. False: damage.
@@ -101,13 +101,13 @@ bool skip_part(const KeyPart &part, Bytes &cursor);
 // part that `restores`. A BLOB is never restored. False: damage.
 bool take_part(const KeyPart &part, Bytes &cursor, Bytes extra, uint8_t *record);
 
-// Takes the null byte of a part and skips the rest. `null` tells whether the value is NULL.
+// Takes the null byte of a part and skips the rest. Sets `null` to true if the value is NULL.
 bool skip_part(const KeyPart &part, Bytes &cursor, bool &null);
 
-// Whether image and extra give the column back. False for prefixes, BLOB and TEXT.
+// Returns true if image and extra give the column back. False for prefixes, BLOB and TEXT.
 bool restores(const KeyPart &part);
 
-// Whether `append_part` can return an extra that is not empty.
+// Returns true if `append_part` can return an extra that is not empty.
 bool may_have_extra(const KeyPart &part);
 
 // Upper bound of the bytes of an image, whatever bytes the value has. For buffers only: for
@@ -121,7 +121,7 @@ std::string key_successor(std::string prefix);
 
 // All parts of an index: appends the key to `key`, and to `extras` the extras of those parts that
 // may have one: length (varint) and bytes each. Empty ones at the end are left out, so extras have
-// to be the last bytes of an entry's value. Returns whether a part is NULL.
+// to be the last bytes of an entry's value. Returns true if a part is NULL.
 bool append_key(const std::vector<KeyPart> &parts, const uint8_t *record, std::string &key,
                 std::string &extras);
 

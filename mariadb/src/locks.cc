@@ -10,14 +10,21 @@ namespace alluvium_sql {
 namespace {
 
 RowLock lock_of(enum thr_lock_type type) {
-    if (type >= TL_WRITE_ALLOW_WRITE) return RowLock::Exclusive;
-    return type == TL_READ_WITH_SHARED_LOCKS ? RowLock::Shared : RowLock::None;
+    if (type >= TL_FIRST_WRITE) return RowLock::Exclusive;
+    bool shared = type == TL_READ_WITH_SHARED_LOCKS || type == TL_READ_SKIP_LOCKED;
+    return shared ? RowLock::Shared : RowLock::None;
+}
+
+bool skips_locked(enum thr_lock_type type) {
+    return type == TL_READ_SKIP_LOCKED || type == TL_WRITE_SKIP_LOCKED;
 }
 
 } // namespace
 
 THR_LOCK_DATA **ha_alluvium::store_lock(THD *, THR_LOCK_DATA **to, enum thr_lock_type type) {
-    if (type != TL_IGNORE && type != TL_UNLOCK) row_lock_ = lock_of(type);
+    if (type == TL_IGNORE || type == TL_UNLOCK) return to;
+    row_lock_ = lock_of(type);
+    skip_locked_ = skips_locked(type);
     return to;
 }
 
@@ -30,6 +37,7 @@ int ha_alluvium::external_lock(THD *thd, int type) {
 // Within LOCK TABLES the server calls this for each statement, instead of external_lock.
 int ha_alluvium::start_stmt(THD *thd, thr_lock_type type) {
     row_lock_ = lock_of(type);
+    skip_locked_ = skips_locked(type);
     transaction_ = &Transaction::of(thd);
     return transaction_->enter_statement();
 }

@@ -6,6 +6,7 @@
 #include "engine.h"
 #include "errors.h"
 #include "ha_alluvium.h"
+#include "information_schema.h"
 #include "lock_waits.h"
 
 namespace alluvium_sql {
@@ -120,6 +121,21 @@ maria_declare_plugin(alluvium){
     0x0001,
     alluvium_sql::status_variables,
     alluvium_sql::system_variables,
+    "0.1",
+    MariaDB_PLUGIN_MATURITY_EXPERIMENTAL,
+},
+{
+    MYSQL_INFORMATION_SCHEMA_PLUGIN,
+    &alluvium_sql::schema_table_descriptor,
+    "ALLUVIUM_LOCK_WAITS",
+    "Alluvium project",
+    "Waits for row locks of the storage engine ALLUVIUM",
+    PLUGIN_LICENSE_GPL,
+    alluvium_sql::start_lock_waits_table,
+    nullptr,
+    0x0001,
+    nullptr,
+    nullptr,
     "0.1",
     MariaDB_PLUGIN_MATURITY_EXPERIMENTAL,
 } maria_declare_plugin_end;

@@ -166,12 +166,14 @@ int ha_alluvium::check_pushed_condition(uchar *record, Bytes key, Bytes value, b
 
 // Reads the row with the key `row_key_`, with the lock of the statement.
 int ha_alluvium::read_row(uchar *record) {
-    int error = row_lock_ == RowLock::None
-                    ? transaction_->get(share_->primary_keyspace(), row_key_, row_value_)
-                    : transaction_->get_locked(share_->primary_keyspace(), row_key_, row_lock_,
-                                               row_value_);
+    const alluvium_keyspace *rows = share_->primary_keyspace();
+    bool skipped = false;
+    int error = row_lock_ == RowLock::None ? transaction_->get(rows, row_key_, row_value_)
+                : skip_locked_ ? transaction_->get_unless_locked(rows, row_key_, row_lock_,
+                                                                 row_value_, skipped)
+                               : transaction_->get_locked(rows, row_key_, row_lock_, row_value_);
     if (error) return error;
-    if (!row_value_) return HA_ERR_KEY_NOT_FOUND;
+    if (skipped || !row_value_) return HA_ERR_KEY_NOT_FOUND;
     return decode_row(record, Bytes(row_key_), bytes_of(row_value_));
 }
 

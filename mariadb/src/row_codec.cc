@@ -73,7 +73,8 @@ bool store_value(const RowColumn &column, Bytes value, uint8_t *record) {
     return true;
 }
 
-// Whether a column of an old layout can be stored in its current form. Its values have to fit too.
+// Returns true if a column of an old layout can be stored in its current form. Its values have to
+// fit too.
 bool fits(const StoredColumn &from, const RowColumn &to) {
     if (from.kind == ColumnKind::Fixed || to.kind == ColumnKind::Fixed) {
         return from.kind == to.kind && from.length == to.length;

@@ -109,6 +109,8 @@ int TableShare::open(const TABLE &table, const std::string &name,
     for (const auto &index : made->indexes_)
         made->has_unique_indexes_ |= index && index->is_unique();
     made->has_blobs_ = table.s->blob_fields != 0;
+    std::string reason = find_expiry_field(table, made->expiry_field_);
+    if (!reason.empty()) return fail_with("ALLUVIUM_EXPIRE_COLUMN: " + reason);
 
     const StoredLayout &stored = made->entry_.layouts.back();
     RowLayout layout = row_layout(table, *made->primary_);
@@ -222,7 +224,14 @@ int TableShare::load_numbers(const TABLE &table) {
     if (!table.found_next_number_field) return 0;
     has_numbers_ = true;
     uint64_t largest = 0;
-    if (int error = engine.dictionary->read_mark(entry_.id, mark_)) return error;
+    int failed = engine.dictionary->read_mark(entry_.id, mark_);
+    if (failed == error_mark_damaged)
+        sql_print_warning("ALLUVIUM: the AUTO_INCREMENT mark of '%s' is damaged. New numbers follow "
+                          "the largest one in the table, so those of rows that were deleted may "
+                          "come again; ALTER TABLE ... AUTO_INCREMENT sets another one",
+                          name_.c_str());
+    else if (failed)
+        return failed;
     if (int error = largest_number(table, largest)) return error;
     next_number_ = std::max({mark_, largest == UINT64_MAX ? largest : largest + 1, uint64_t(1)});
     return 0;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dictionary.h"
+#include "expiry.h"
 #include "index_codec.h"
 
 namespace alluvium_sql {
@@ -46,13 +47,15 @@ public:
     size_t index_count() const { return indexes_.size(); }
     bool has_blobs() const { return has_blobs_; }
     bool has_unique_indexes() const { return has_unique_indexes_; }
+    // Number of the field with the time at which a row expires, or `no_field`.
+    uint expiry_field() const { return expiry_field_; }
 
     // Number of the primary key among the keyspaces: that of the key, or after all keys.
     size_t primary_number() const { return primary_number_; }
     const alluvium_keyspace *keyspace(size_t number) const { return keyspaces_[number].get(); }
     const alluvium_keyspace *primary_keyspace() const { return keyspace(primary_number_); }
 
-    // Sets whether the table has no rows now.
+    // Sets `empty` to true if the table has no rows now.
     int is_empty(bool &empty) const;
     // Gives empty keyspaces to the table. The caller holds the exclusive metadata lock.
     int truncate();
@@ -76,7 +79,7 @@ public:
     // Returns the average numbers of rows for each value of the first parts of an index.
     std::vector<uint64_t> rows_per_value(size_t number);
     void set_statistics(std::vector<IndexStatistics> statistics, uint64_t rows);
-    // Returns whether the table has changed so much that its statistics should be sampled again.
+    // Returns true if the table has changed so much that its statistics should be sampled again.
     bool statistics_are_old(uint64_t rows);
 
 private:
@@ -99,6 +102,7 @@ private:
     std::unique_ptr<RowCodec> rows_;
     bool has_blobs_ = false;
     bool has_unique_indexes_ = false;
+    uint expiry_field_ = no_field;
 
     std::atomic<uint64_t> next_hidden_id_{1};
 

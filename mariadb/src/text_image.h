@@ -55,7 +55,7 @@ public:
     // Length in bytes of the first `characters` characters of a text, or of all of it.
     virtual size_t prefix_bytes(const uint8_t *text, size_t length, size_t characters) const = 0;
 
-    // Whether the weights of this text are its bytes as they are.
+    // True if the weights of this text are its bytes as they are.
     virtual bool is_plain(const uint8_t *text, size_t length) const = 0;
 
     // Upper bound of the number of weights of a text in a pass, whatever its bytes.

@@ -41,7 +41,7 @@ Transaction &Transaction::of(THD *thd) {
     Transaction *transaction = existing(thd);
     if (!transaction) {
         transaction = new Transaction(thd);
-        transaction->tag_ = add_connection(thd);
+        transaction->tag_ = add_connection(thd, transaction);
         thd_set_ha_data(thd, engine.hton, transaction);
     }
     return *transaction;
@@ -71,11 +71,12 @@ int Transaction::begin(ReadPoint read_point) {
     options.late_read_point = read_point == ReadPoint::FirstRead && !read_committed_;
     options.tag = tag_;
     ErrorPlace error;
-    return handler_error(alluvium_begin(engine.database, &options, into(txn_), error.out()), error,
-                         thd_);
+    alluvium_code code = alluvium_begin(engine.database, &options, into(txn_), error.out());
+    if (txn_) begun_us_.store(microsecond_interval_timer(), std::memory_order_relaxed);
+    return handler_error(code, error, thd_);
 }
 
-// Replaces a canceled token. Returns whether it did.
+// Replaces a canceled token. Returns true if it did.
 bool Transaction::renew_cancel() {
     std::lock_guard<std::mutex> guard(cancel_mutex_);
     if (cancel_ && !alluvium_lock_cancel_is_canceled(cancel_.get())) return false;
@@ -154,21 +155,46 @@ int Transaction::open_cursor(const alluvium_keyspace *keyspace,
                          thd_);
 }
 
+// Locks a row and reads it as the statement has to see it.
+alluvium_code Transaction::lock_and_read(const alluvium_keyspace *keyspace, const std::string &key,
+                                         RowLock lock, Value &value, ErrorPlace &error) {
+    bool exclusive = lock == RowLock::Exclusive;
+    if (read_committed_)
+        return alluvium_transaction_get_newest_locked(
+            txn_.get(), keyspace, key.data(), key.size(),
+            exclusive ? ALLUVIUM_LOCK_MODE_EXCLUSIVE : ALLUVIUM_LOCK_MODE_SHARED, into(value),
+            error.out());
+    if (exclusive)
+        return alluvium_transaction_get_for_update(txn_.get(), keyspace, key.data(), key.size(),
+                                                   into(value), error.out());
+    alluvium_code code = alluvium_transaction_lock(txn_.get(), keyspace, key.data(), key.size(),
+                                                   ALLUVIUM_LOCK_MODE_SHARED, error.out());
+    if (code != ALLUVIUM_CODE_OK) return code;
+    return alluvium_get(alluvium_transaction_reader(txn_.get(), keyspace), key.data(), key.size(),
+                        into(value), error.out());
+}
+
 int Transaction::get_locked(const alluvium_keyspace *keyspace, const std::string &key,
                             RowLock lock, Value &value) {
     if (int error = before_write()) return error;
     ErrorPlace error;
-    if (read_committed_) return get_newest(keyspace, key, lock, value);
-    if (lock == RowLock::Exclusive)
-        return handler_error(alluvium_transaction_get_for_update(txn_.get(), keyspace, key.data(),
-                                                                 key.size(), into(value),
-                                                                 error.out()),
-                             error, thd_);
-    int failed = handler_error(alluvium_transaction_lock(txn_.get(), keyspace, key.data(),
-                                                         key.size(), ALLUVIUM_LOCK_MODE_SHARED,
-                                                         error.out()),
-                               error, thd_);
-    return failed ? failed : get(keyspace, key, value);
+    return handler_error(lock_and_read(keyspace, key, lock, value, error), error, thd_);
+}
+
+int Transaction::get_unless_locked(const alluvium_keyspace *keyspace, const std::string &key,
+                                   RowLock lock, Value &value, bool &skipped) {
+    skipped = false;
+    if (int error = before_write()) return error;
+    ErrorPlace limit_error, error, restore_error;
+    alluvium_code code = alluvium_transaction_set_lock_timeout(txn_.get(), ALLUVIUM_NO_WAIT,
+                                                               limit_error.out());
+    if (code != ALLUVIUM_CODE_OK) return handler_error(code, limit_error, thd_);
+    code = lock_and_read(keyspace, key, lock, value, error);
+    alluvium_code restored = alluvium_transaction_set_lock_timeout(txn_.get(), lock_timeout_ms_,
+                                                                   restore_error.out());
+    if (restored != ALLUVIUM_CODE_OK) return handler_error(restored, restore_error, thd_);
+    skipped = code == ALLUVIUM_CODE_LOCK_TIMEOUT || code == ALLUVIUM_CODE_CONFLICT;
+    return skipped ? 0 : handler_error(code, error, thd_);
 }
 
 int Transaction::get_newest(const alluvium_keyspace *keyspace, const std::string &key,
@@ -251,6 +277,15 @@ int Transaction::insert(const alluvium_keyspace *keyspace, const std::string &ke
                          error, thd_);
 }
 
+int Transaction::put_until(const alluvium_keyspace *keyspace, const std::string &key,
+                           const std::string &value, uint64_t until_ms, Tracking tracking) {
+    if (int error = before_write()) return error;
+    ErrorPlace error;
+    return handler_error(alluvium_put_until(writer(keyspace, tracking), key.data(), key.size(),
+                                            value.data(), value.size(), until_ms, error.out()),
+                         error, thd_);
+}
+
 int Transaction::remove(const alluvium_keyspace *keyspace, const std::string &key,
                         Tracking tracking) {
     if (int error = before_write()) return error;
@@ -263,6 +298,7 @@ int Transaction::remove(const alluvium_keyspace *keyspace, const std::string &ke
 void Transaction::forget() {
     txn_.reset();
     prepared_.reset();
+    begun_us_.store(0, std::memory_order_relaxed);
     ordered_ = false;
     in_statement_ = false;
     has_statement_savepoint_ = false;

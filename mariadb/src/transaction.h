@@ -9,11 +9,13 @@
 
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "compat.h"
+#include "errors.h"
 #include "handles.h"
 
 namespace alluvium_sql {
@@ -21,8 +23,8 @@ namespace alluvium_sql {
 // Lock that a statement takes on each row that it reads.
 enum class RowLock { None, Shared, Exclusive };
 
-// Whether a writer locks the row and checks for conflicts, or the caller has locked the row whose
-// index entry this is.
+// Locked: the writer locks the row and checks for conflicts. Untracked: the caller has locked the
+// row whose index entry this is.
 enum class Tracking { Locked, Untracked };
 
 class Transaction {
@@ -39,6 +41,8 @@ public:
     // Begins a transaction whose reads see the state at this moment.
     int begin_consistent_snapshot();
     bool is_open() const { return txn_ != nullptr; }
+    // Returns the microsecond at which the open transaction began; 0 without one. For any thread.
+    uint64_t begun_us() const { return begun_us_; }
 
     // -- Reads. The value is null if there is no row.
     int get(const alluvium_keyspace *keyspace, const std::string &key, Value &value);
@@ -49,6 +53,10 @@ public:
     // Locks the row and reads it as the statement has to see it.
     int get_locked(const alluvium_keyspace *keyspace, const std::string &key, RowLock lock,
                    Value &value);
+    // Does the same without waiting: `skipped` if another transaction has locked the row, or has
+    // changed it since the read point.
+    int get_unless_locked(const alluvium_keyspace *keyspace, const std::string &key, RowLock lock,
+                          Value &value, bool &skipped);
     // Locks the key and reads its newest row, whatever the transaction's read point is.
     int get_newest(const alluvium_keyspace *keyspace, const std::string &key, RowLock lock,
                    Value &value);
@@ -64,6 +72,9 @@ public:
             Tracking tracking);
     int insert(const alluvium_keyspace *keyspace, const std::string &key, const std::string &value,
                Tracking tracking);
+    // Writes a row that expires at a time, in milliseconds since 1970.
+    int put_until(const alluvium_keyspace *keyspace, const std::string &key,
+                  const std::string &value, uint64_t until_ms, Tracking tracking);
     // Locks the key and inserts the row, unless there is one: then `existing` gets its value.
     int insert_new(const alluvium_keyspace *keyspace, const std::string &key,
                    const std::string &value, Value &existing);
@@ -90,6 +101,8 @@ private:
 
     enum class ReadPoint { FirstRead, Now };
     int begin(ReadPoint read_point);
+    alluvium_code lock_and_read(const alluvium_keyspace *keyspace, const std::string &key,
+                                RowLock lock, Value &value, ErrorPlace &error);
     int before_write();
     void forget();
     bool renew_cancel();
@@ -106,6 +119,7 @@ private:
     // `commit_ordered` has committed: `commit` only waits until the commit is visible.
     bool ordered_ = false;
     bool read_committed_ = false;
+    std::atomic<uint64_t> begun_us_{0};
     bool in_statement_ = false;
     int64_t lock_timeout_ms_ = 0;
     bool has_statement_savepoint_ = false;
@@ -121,7 +135,7 @@ private:
     Owned<alluvium_lock_cancel> cancel_;
 };
 
-// Whether the connection is within a transaction of several statements.
+// Returns true if the connection is within a transaction of several statements.
 bool in_long_transaction(THD *thd);
 
 // Bytes of an id of the server for a prepared transaction, and back. False: not an id of the

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// System and status variables.
+// System variables.
 
+#include "checkpoint.h"
 #include "engine.h"
 #include "errors.h"
 
@@ -58,42 +59,14 @@ MYSQL_SYSVAR_BOOL(settle_now, settle_trigger, PLUGIN_VAR_RQCMDARG,
                   "Set to 1 to write all memtables to tables and wait until no compaction is due",
                   nullptr, settle, FALSE);
 
-// Counters of the whole database.
-struct Status {
-    ulonglong memory_used, cache_used, cache_hits, cache_misses, flushes, compactions,
-        table_bytes_written, delayed_commits, row_locks, keyspaces;
-};
-
-Status status;
-
-int fill_status(THD *, SHOW_VAR *out, char *) {
-    static st_mysql_show_var variables[] = {
-        {"memory_used", reinterpret_cast<char *>(&status.memory_used), SHOW_LONGLONG},
-        {"cache_used", reinterpret_cast<char *>(&status.cache_used), SHOW_LONGLONG},
-        {"cache_hits", reinterpret_cast<char *>(&status.cache_hits), SHOW_LONGLONG},
-        {"cache_misses", reinterpret_cast<char *>(&status.cache_misses), SHOW_LONGLONG},
-        {"flushes", reinterpret_cast<char *>(&status.flushes), SHOW_LONGLONG},
-        {"compactions", reinterpret_cast<char *>(&status.compactions), SHOW_LONGLONG},
-        {"table_bytes_written", reinterpret_cast<char *>(&status.table_bytes_written),
-         SHOW_LONGLONG},
-        {"delayed_commits", reinterpret_cast<char *>(&status.delayed_commits), SHOW_LONGLONG},
-        {"row_locks", reinterpret_cast<char *>(&status.row_locks), SHOW_LONGLONG},
-        {"keyspaces", reinterpret_cast<char *>(&status.keyspaces), SHOW_LONGLONG},
-        {nullptr, nullptr, SHOW_UNDEF},
-    };
-    alluvium_stats stats = {};
-    stats.struct_size = sizeof stats;
-    ErrorPlace error;
-    if (alluvium_get_stats(engine.database, &stats, error.out()) != ALLUVIUM_CODE_OK)
-        log_failure("read the engine's counters", error);
-    status = {stats.memory.total_bytes, stats.cache_used_bytes, stats.cache_hits,
-              stats.cache_misses,       stats.flushes,          stats.compactions,
-              stats.table_bytes_written, stats.delayed_commits, stats.row_locks,
-              stats.keyspaces};
-    out->type = SHOW_ARRAY;
-    out->value = reinterpret_cast<char *>(variables);
-    return 0;
-}
+MYSQL_SYSVAR_STR(create_checkpoint, created_checkpoint, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_NOCMDOPT,
+                 "Set to the path of a new folder to make a copy of the engine's database there, "
+                 "while the server runs",
+                 create_checkpoint, keep_nothing, nullptr);
+MYSQL_SYSVAR_STR(backup_checkpoint, backup_target_value, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_NOCMDOPT,
+                 "Path of a new folder: the next backup that reaches BACKUP STAGE BLOCK_COMMIT, "
+                 "such as that of mariadb-backup, makes a copy of the engine's database there",
+                 check_backup_target, set_backup_target, nullptr);
 
 } // namespace
 
@@ -102,8 +75,24 @@ alluvium_durability commit_durability() {
                                                  : ALLUVIUM_DURABILITY_BUFFERED;
 }
 
+namespace {
+
+// NOWAIT and WAIT n are SET STATEMENT lock_wait_timeout=n for the server, and hold for row locks
+// too.
+bool statement_sets_lock_timeout(THD *thd) {
+    List_iterator_fast<set_var_base> variables(thd->lex->stmt_var_list);
+    while (set_var_base *variable = variables++)
+        if (variable->is_system() &&
+            strcmp(static_cast<set_var *>(variable)->var->name.str, "lock_wait_timeout") == 0)
+            return true;
+    return false;
+}
+
+} // namespace
+
 int64_t lock_timeout_ms(THD *thd) {
-    ulong seconds = THDVAR(thd, lock_wait_timeout);
+    ulonglong seconds = statement_sets_lock_timeout(thd) ? thd->variables.lock_wait_timeout
+                                                         : THDVAR(thd, lock_wait_timeout);
     return seconds == 0 ? ALLUVIUM_NO_WAIT : static_cast<int64_t>(seconds) * 1000;
 }
 
@@ -113,12 +102,8 @@ st_mysql_sys_var *system_variables[] = {
     MYSQL_SYSVAR(memory_bytes),      MYSQL_SYSVAR(flush_log_at_trx_commit),
     MYSQL_SYSVAR(compaction_threads), MYSQL_SYSVAR(datadir),
     MYSQL_SYSVAR(settle_now),        MYSQL_SYSVAR(lock_wait_timeout),
-    MYSQL_SYSVAR(bulk_load),         nullptr,
-};
-
-st_mysql_show_var status_variables[] = {
-    {"alluvium", reinterpret_cast<char *>(&fill_status), SHOW_FUNC},
-    {nullptr, nullptr, SHOW_UNDEF},
+    MYSQL_SYSVAR(bulk_load),         MYSQL_SYSVAR(create_checkpoint),
+    MYSQL_SYSVAR(backup_checkpoint), nullptr,
 };
 
 } // namespace alluvium_sql

@@ -59,6 +59,20 @@ int ha_alluvium::check_duplicates(const uchar *record, const std::string *old_ke
     return 0;
 }
 
+// Inserts a row or an entry, to expire with the row.
+int ha_alluvium::insert_pair(const alluvium_keyspace *keyspace, const std::string &key,
+                             const std::string &value, Tracking tracking) {
+    return expires() ? transaction_->put_until(keyspace, key, value, until_ms_, tracking)
+                     : transaction_->insert(keyspace, key, value, tracking);
+}
+
+// Writes a row or an entry over an older one, to expire with the row.
+int ha_alluvium::put_pair(const alluvium_keyspace *keyspace, const std::string &key,
+                          const std::string &value, Tracking tracking) {
+    return expires() ? transaction_->put_until(keyspace, key, value, until_ms_, tracking)
+                     : transaction_->put(keyspace, key, value, tracking);
+}
+
 // Writes the row of `new_key_` and its entries, unless there is a duplicate.
 int ha_alluvium::insert_row(const uchar *record) {
     int error = insert_primary(record);
@@ -66,8 +80,7 @@ int ha_alluvium::insert_row(const uchar *record) {
         if (is_primary(i)) continue;
         share_->index(i).encode(record, new_key_, key_buffer_, value_buffer_);
         if (too_long(key_buffer_)) return error_key_too_long;
-        error = transaction_->insert(share_->keyspace(i), key_buffer_, value_buffer_,
-                                     Tracking::Untracked);
+        error = insert_pair(share_->keyspace(i), key_buffer_, value_buffer_, Tracking::Untracked);
     }
     return error;
 }
@@ -75,15 +88,15 @@ int ha_alluvium::insert_row(const uchar *record) {
 int ha_alluvium::insert_primary(const uchar *record) {
     const alluvium_keyspace *rows = share_->primary_keyspace();
     bool hidden = share_->primary().is_hidden();
-    bool one_check = !hidden && !share_->has_unique_indexes() && !overwrites_;
+    bool one_check = !hidden && !share_->has_unique_indexes() && !overwrites_ && !expires();
     if (!one_check)
         if (int error = check_duplicates(record, nullptr, nullptr)) return error;
     row_buffer_.clear();
     share_->rows().encode(record, row_buffer_);
     // No other transaction knows a hidden key, so it needs no lock.
     if (!one_check)
-        return transaction_->insert(rows, new_key_, row_buffer_,
-                                    hidden ? Tracking::Untracked : Tracking::Locked);
+        return insert_pair(rows, new_key_, row_buffer_,
+                           hidden ? Tracking::Untracked : Tracking::Locked);
     Value existing;
     int error = transaction_->insert_new(rows, new_key_, row_buffer_, existing);
     if (error || !existing) return error;
@@ -100,6 +113,7 @@ int ha_alluvium::write_row(const uchar *record) {
     uint64_t hidden_id = share_->primary().is_hidden() ? share_->next_hidden_id() : 0;
     share_->primary().encode(record, hidden_id, new_key_);
     if (too_long(new_key_)) return error_key_too_long;
+    until_ms_ = expiry(record);
     int error = load_ ? load_row(record) : insert_row(record);
     if (numbers_left_ > 0 && table->next_number_field) numbers_left_--;
     if (error == HA_ERR_FOUND_DUPP_KEY && !replaces_after_duplicate()) return error;
@@ -109,7 +123,8 @@ int ha_alluvium::write_row(const uchar *record) {
     return error ? error : failed;
 }
 
-// Whether the statement may give the number of a row that it could not insert to another row.
+// Returns true if the statement may give the number of a row that it could not insert to another
+// row.
 bool ha_alluvium::replaces_after_duplicate() const {
     switch (thd_sql_command(ha_thd())) {
     case SQLCOM_LOAD:
@@ -143,10 +158,10 @@ int ha_alluvium::update_row(const uchar *old_record, const uchar *new_record) {
     if (int error = check_duplicates(new_record, &old_key_, old_record)) return error;
 
     const alluvium_keyspace *rows = share_->primary_keyspace();
+    until_ms_ = expiry(new_record);
     if (old_key_ != new_key_)
         if (int error = transaction_->remove(rows, old_key_, Tracking::Locked)) return error;
-    if (int error = transaction_->put(rows, new_key_, row_buffer_, Tracking::Locked))
-        return error;
+    if (int error = put_pair(rows, new_key_, row_buffer_, Tracking::Locked)) return error;
     if (int error = update_entries(old_record, new_record)) return error;
     // ON DUPLICATE KEY UPDATE is an insert and raises the counter; UPDATE does not.
     return overwrites_ && new_record == table->record[0] ? raise_numbers() : 0;
@@ -164,8 +179,10 @@ int ha_alluvium::remove_entry(const alluvium_keyspace *keyspace, bool locks) {
     return transaction_->remove(keyspace, old_entry_key_, Tracking::Untracked);
 }
 
-// Replaces the entries of a row, from `old_key_` to `new_key_`. Entries that stay are not written.
+// Replaces the entries of a row, from `old_key_` to `new_key_`. Entries that stay are not written,
+// unless they expire at another time from now on.
 int ha_alluvium::update_entries(const uchar *old_record, const uchar *new_record) {
+    bool new_time = expiry(old_record) != until_ms_;
     for (uint i = 0; i < table->s->keys; i++) {
         if (is_primary(i)) continue;
         const IndexCodec &index = share_->index(i);
@@ -177,14 +194,12 @@ int ha_alluvium::update_entries(const uchar *old_record, const uchar *new_record
         if (old_entry_key_ != key_buffer_) {
             error = remove_entry(keyspace, locks);
             if (!error)
-                error = transaction_->insert(keyspace, key_buffer_, value_buffer_,
-                                             Tracking::Untracked);
-        } else if (old_entry_value_ != value_buffer_) {
-            // The entry leads to another row from now on.
+                error = insert_pair(keyspace, key_buffer_, value_buffer_, Tracking::Untracked);
+        } else if (old_entry_value_ != value_buffer_ || new_time) {
+            // The entry may lead to another row from now on.
             if (locks) error = lock_entry(keyspace);
             if (!error)
-                error = transaction_->put(keyspace, key_buffer_, value_buffer_,
-                                          Tracking::Untracked);
+                error = put_pair(keyspace, key_buffer_, value_buffer_, Tracking::Untracked);
         }
         if (error) return error;
     }
