@@ -144,10 +144,11 @@ my_bool blocks_commits(THD *connection, THD *own) {
            (connection == own || connection->get_command() == COM_SLEEP);
 }
 
-std::string take_backup_target() {
+// Returns the target of the next backup, and forgets it if it is used now.
+std::string backup_target_for(bool now) {
     mysql_mutex_lock(&LOCK_global_system_variables);
     std::string path = backup_target;
-    backup_target[0] = 0;
+    if (now) backup_target[0] = 0;
     mysql_mutex_unlock(&LOCK_global_system_variables);
     return path;
 }
@@ -196,9 +197,24 @@ void set_backup_target(THD *, st_mysql_sys_var *, void *, const void *save) {
 }
 
 bool checkpoint_for_backup(THD *thd) {
-    if (!thd || !server_threads.iterate(blocks_commits, thd)) return false;
-    std::string path = take_backup_target();
-    if (!path.empty()) return !make_checkpoint(thd, "alluvium_backup_checkpoint", path);
+    if (!thd) return false;
+    bool blocked = server_threads.iterate(blocks_commits, thd);
+    std::string path = backup_target_for(blocked);
+    if (!blocked) {
+        // mariadb-backup also flushes the logs before: so little is left for the time of the block.
+        ErrorPlace error;
+        if (!path.empty() && alluvium_flush(engine.database, error.out()) != ALLUVIUM_CODE_OK)
+            log_failure("write memtables before a backup", error);
+        return false;
+    }
+    if (!path.empty()) {
+        if (make_checkpoint(thd, "alluvium_backup_checkpoint", path)) return false;
+        // mariadb-backup does not look at the result of this statement.
+        sql_print_error("ALLUVIUM: the copy '%s' failed, so the backup lacks the rows of this "
+                        "engine's tables",
+                        path.c_str());
+        return true;
+    }
     if (engine.dictionary->has_tables())
         sql_print_warning("ALLUVIUM: a backup runs without alluvium_backup_checkpoint, so the rows "
                           "of this engine's tables are not in it");

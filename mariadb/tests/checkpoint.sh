@@ -8,32 +8,39 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR
 . "$(dirname "$0")/checks.sh"
 
-# Prints transfers. Each locks its rows in the same order of tables, and reads no older state, so none
-# fails.
-transfers() {
-    local from to
-    printf 'SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\n'
-    while :; do
-        from=$((RANDOM % 20)) to=$((RANDOM % 20))
-        printf 'BEGIN; UPDATE d.i SET n = n - 1 WHERE id = %d; UPDATE d.a SET n = n + 1 WHERE id = %d;' "$from" "$to"
-        printf 'UPDATE d.b SET n = n - 1 WHERE id = %d; INSERT INTO d.a VALUES (NULL, 1), (NULL, -1); COMMIT;\n' "$to"
-        [ ! -e "$scratch/enough" ] || return 0
-    done
+# Transfers until there is a row in `stop`. Each locks its rows in the same order of tables, and reads
+# no older state, so none fails.
+create_transfers() {
+    sql 'DELIMITER //
+        CREATE PROCEDURE d.transfers()
+        BEGIN
+            DECLARE from_id, to_id INT;
+            SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
+            WHILE NOT EXISTS (SELECT * FROM d.stop) DO
+                SET from_id = FLOOR(RAND() * 20), to_id = FLOOR(RAND() * 20);
+                START TRANSACTION;
+                UPDATE d.i SET n = n - 1 WHERE id = from_id;
+                UPDATE d.a SET n = n + 1 WHERE id = to_id;
+                UPDATE d.b SET n = n - 1 WHERE id = to_id;
+                INSERT INTO d.a VALUES (NULL, 1), (NULL, -1);
+                COMMIT;
+            END WHILE;
+        END //'
 }
 
 start_writers() {
     local client
-    rm -f "$scratch/enough"
+    sql 'DELETE FROM d.stop'
     writers=()
     for client in 1 2 3; do
-        transfers | "$folder/sql" >/dev/null 2>"$scratch/writer$client" &
+        sql 'CALL d.transfers()' 2>"$scratch/writer$client" &
         writers+=("$!")
     done
 }
 
 stop_writers() {
     local writer
-    touch "$scratch/enough"
+    sql 'INSERT INTO d.stop VALUES (1)'
     for writer in "${writers[@]}"; do wait "$writer" || fail "a writer has failed: $(cat "$scratch"/writer?)"; done
 }
 
@@ -137,6 +144,14 @@ check_refusals() {
     expect_message 'the same for a backup' "SET GLOBAL alluvium_backup_checkpoint = '$scratch'" 'exists'
 }
 
+# mariadb-backup does not notice this.
+check_failed_copy() {
+    sql "SET GLOBAL alluvium_backup_checkpoint = '$scratch/taken'"
+    mkdir "$scratch/taken"
+    backup --backup --target-dir="$scratch/failed"
+    expect_log 'a copy that fails is in the log' "the copy '$scratch/taken' failed"
+}
+
 # A lock of this connection does not hinder its checkpoint; a lock of another one ends the wait.
 check_locks() {
     expect 'a checkpoint under FLUSH TABLES WITH READ LOCK' \
@@ -149,17 +164,20 @@ check_locks() {
 }
 
 full=$scratch/full
-options=(--log-bin --server-id=1 --lock-wait-timeout=20)
+# No crash here, so commits need not wait for the device.
+options=(--log-bin --server-id=1 --lock-wait-timeout=20 --innodb-flush-log-at-trx-commit=0 --alluvium-flush-log-at-trx-commit=0)
 use_server
 start "${options[@]}"
-sql 'CREATE DATABASE d; CREATE TABLE d.i (id INT PRIMARY KEY, n INT) ENGINE=InnoDB;
+sql 'CREATE DATABASE d; CREATE TABLE d.stop (id INT) ENGINE=InnoDB; CREATE TABLE d.i (id INT PRIMARY KEY, n INT) ENGINE=InnoDB;
     CREATE TABLE d.a (id INT AUTO_INCREMENT PRIMARY KEY, n INT, KEY (n)) ENGINE=ALLUVIUM;
     CREATE TABLE d.b (id INT PRIMARY KEY, n INT) ENGINE=ALLUVIUM;
     INSERT INTO d.i SELECT seq, 0 FROM d.seq_0_to_19; INSERT INTO d.b SELECT seq, 0 FROM d.seq_0_to_19;
     SET sql_mode = NO_AUTO_VALUE_ON_ZERO; INSERT INTO d.a SELECT seq, 0 FROM d.seq_0_to_19'
+create_transfers
 check_checkpoint
 check_backup
 check_refusals
+check_failed_copy
 check_locks
 check_full_device
 "$folder/stop"
