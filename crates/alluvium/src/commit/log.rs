@@ -21,6 +21,7 @@ use crate::commit::env::CommitEnv;
 use crate::commit::payload::{Ops, encode_op, writes_a_row_twice};
 use crate::commit::prepared::{Phase, Unresolved};
 use crate::commit::request::{Commit, Done};
+use crate::commit::room::FlushRoom;
 use crate::commit::sealed::{SealedGeneration, SealedLog};
 use crate::commit::validate::{RecentWrites, Writes};
 use crate::db::ballast::Taker;
@@ -80,7 +81,7 @@ pub(crate) struct Unsynced {
 
 /// Memory of an entry in a memtable besides its key and value: record, version, its share of a
 /// leaf.
-const ENTRY_OVERHEAD: usize = 72;
+pub(super) const ENTRY_OVERHEAD: usize = 72;
 /// Number of groups between two refreshes of the horizon.
 const HORIZON_EVERY: u64 = 32;
 
@@ -141,7 +142,7 @@ impl Log {
         // closed stops here.
         env.core.access.check_open()?;
         env.core.poison.check()?;
-        match self.make_room(env) {
+        match self.make_room(env, group) {
             // The log has room for decisions, and their rows are in memory already.
             Err(error)
                 if error.may_be_retried() && group.iter().all(|request| request.decides()) => {}
@@ -287,6 +288,10 @@ impl Log {
             let (kind, payload) = request.record();
             wal.append(seqno, kind, payload);
         }
+        self.leave_room(env, group);
+        let Some(wal) = &mut self.wal else {
+            return Ok(());
+        };
         let wal_bytes = wal.pending_bytes();
         // A full device fails this group alone: its records must not be written with the next
         // group.
@@ -299,7 +304,7 @@ impl Log {
     }
 
     /// Returns the bytes of the log that decisions may take after a group is written.
-    fn reserve_after(&self, group: &[Arc<Commit>]) -> u64 {
+    pub(super) fn reserve_after(&self, group: &[Arc<Commit>]) -> u64 {
         let mut bytes = self.unresolved.decision_bytes();
         for (phase, state) in group.iter().filter_map(|request| request.phase.as_ref()) {
             match phase {
@@ -333,11 +338,13 @@ impl Log {
         if let Some(wal) = &mut self.wal {
             wal.set_ample_space(ample_space);
         }
-        if self.wants_segment(env) {
-            self.wal.as_mut()?.plan_next()
-        } else {
-            None
+        if !self.wants_segment(env) {
+            return None;
         }
+        let room = self.room_for_rows(env, &[]).beyond_ballast(env);
+        let wal = self.wal.as_mut()?;
+        wal.leave_free(room);
+        wal.plan_next()
     }
 
     /// Writes a marker of a keyspace change into the log and syncs everything up to it. The
@@ -369,6 +376,7 @@ impl Log {
         (first..=last).for_each(|seqno| numbered(seqno, &[]));
         if let Some(wal) = &mut self.wal {
             wal.use_short_segments(env.ballast.is_low());
+            wal.leave_free(0);
             for (seqno, payload) in (first..=last).zip(payloads) {
                 wal.append(seqno, kind, payload);
             }
@@ -513,10 +521,11 @@ impl Log {
     /// Seals full memtables; waits for a flush at the hard ceiling. Bounded flush priority and
     /// admission control make that wait unreachable. It is counted, because reaching it is a
     /// defect.
-    fn make_room(&mut self, env: &CommitEnv) -> Result<()> {
+    fn make_room(&mut self, env: &CommitEnv, group: &[Arc<Commit>]) -> Result<()> {
         let plan = env.core.plan();
         if self.active_bytes >= plan.active_bytes || self.fresh_bytes >= plan.fresh_bytes() {
-            self.seal(env)?;
+            let room = self.room_for(env, group);
+            self.seal_into(env, room, WalWriter::rotate)?;
             env.flushes.wait_below_ceiling()?;
         }
         Ok(())
@@ -529,7 +538,7 @@ impl Log {
         if self.active_bytes == 0 {
             return Ok(());
         }
-        self.seal_into(env, WalWriter::rotate)
+        self.seal_into(env, FlushRoom::of_waiting(env), WalWriter::rotate)
     }
 
     /// Does the same as [`Log::seal`], for a time without writes: the log continues in one small
@@ -542,19 +551,20 @@ impl Log {
         if self.active_bytes == 0 && !shrinks {
             return self.sync(env);
         }
-        self.seal_into(env, WalWriter::rotate_to_idle)
+        self.seal_into(env, FlushRoom::of_waiting(env), WalWriter::rotate_to_idle)
     }
 
     fn seal_into(
         &mut self,
         env: &CommitEnv,
+        room: FlushRoom,
         rotate: impl Fn(&mut WalWriter) -> Result<SegmentId>,
     ) -> Result<()> {
         // A commit's record may be in the log although the commit failed, because another write
         // failed before its sync. Carrying over would then write the prepare again after the record
         // that resolves it.
         env.core.poison.check()?;
-        self.roll_with_prepared(env, rotate)?;
+        self.roll_with_prepared(env, room, rotate)?;
         let log = self.wal.as_ref().map(|wal| SealedLog {
             oldest_needed: wal.position().segment,
             syncer: Some(wal.late_syncer()),

@@ -21,6 +21,8 @@ pub(crate) mod prepared;
 pub(crate) mod progress;
 mod queue;
 mod request;
+mod reserve;
+mod room;
 mod sealed;
 mod syncer;
 mod two_phase;

@@ -8,6 +8,7 @@ use crate::commit::log::Log;
 use crate::commit::payload::Ops;
 use crate::commit::prepared::{Phase, PreparedState, decode};
 use crate::commit::request::Commit;
+use crate::commit::room::FlushRoom;
 use crate::db::ballast::Taker;
 use crate::db::options::Durability;
 use crate::db::poison::Poison;
@@ -64,6 +65,7 @@ impl Log {
     pub(super) fn roll_with_prepared(
         &mut self,
         env: &CommitEnv,
+        room: FlushRoom,
         rotate: impl Fn(&mut WalWriter) -> Result<SegmentId>,
     ) -> Result<()> {
         let Some(wal) = &mut self.wal else {
@@ -73,6 +75,7 @@ impl Log {
         self.unresolved.append_to(wal, self.last_seqno);
         let rolled = env.ballast.run(Taker::Log, || {
             wal.use_short_segments(env.ballast.is_low());
+            wal.leave_free(room.beyond_ballast(env));
             rotate(wal)?;
             wal.write()
         });

@@ -39,6 +39,9 @@ pub(super) struct Seen {
     /// Bytes of sealed memtables; and true if any memtable has rows.
     pub sealed_bytes: usize,
     pub has_rows: bool,
+    /// True if a flush has found no room and the active memtables have deletes, which may hide the
+    /// rows of that flush.
+    pub deletes_may_help: bool,
     /// Free bytes of the device.
     pub free_bytes: u64,
     /// Share of its cost at which a read-triggered compaction starts; `None` if no work is done
@@ -92,10 +95,11 @@ pub(super) fn next(rules: &PickRules, seen: &Seen) -> Next {
     }
 }
 
-/// While sealed memtables find no space, sealing one more does not help. They would only pile up,
-/// above the ceiling and unnoticed by the check of it in each commit.
+/// While sealed memtables find no space, sealing more rows does not help. They would only pile up,
+/// above the ceiling and unnoticed by the check of it in each commit. Deletes may help, and the log
+/// has little room for more of them.
 fn flush_for_room(seen: &Seen) -> EarlyFlush {
-    if seen.sealed_bytes > 0 {
+    if seen.sealed_bytes > 0 && !seen.deletes_may_help {
         EarlyFlush::Sealed
     } else if seen.has_rows {
         EarlyFlush::All

@@ -119,6 +119,7 @@ fn look(env: &CompactionEnv) -> (Seen, Vec<Place>) {
         postponed: env.jobs.next_round(Instant::now()),
         sealed_bytes: env.flushes.sealed_bytes(),
         has_rows: core.has_memtables(),
+        deletes_may_help: deletes_may_help(env),
         free_bytes: core.files.free_bytes(),
         scan_share: core.options.idle_after.map(|_| {
             let watched = env.jobs.state.lock().watched;
@@ -126,6 +127,22 @@ fn look(env: &CompactionEnv) -> (Seen, Vec<Place>) {
         }),
     };
     (seen, survey.places)
+}
+
+/// Returns true if a flush has found no room, and the active memtables have range deletes or so
+/// many entries that sealing them is worth a log segment. On a full device these are deletes.
+fn deletes_may_help(env: &CompactionEnv) -> bool {
+    if !env.ballast.is_low() || !env.flushes.has_failed() {
+        return false;
+    }
+    let trees = env.core.trees();
+    let has_ranges = trees.iter().any(|tree| {
+        let state = tree.load();
+        let active = state.active.as_ref();
+        active.is_some_and(|active| active.range_deletes().is_some())
+    });
+    let worth_bytes = env.core.plan().worth_sealing_bytes();
+    has_ranges || env.commits.log.lock().active_bytes() >= worth_bytes
 }
 
 /// Surveys all groups; those with a postponed compaction count as busy.

@@ -17,6 +17,8 @@ pub(crate) struct Backlog {
     upper_fraction: f64,
     /// Bytes of memtables that wait for their flush. Relaxed: a copy of the flush queue's number.
     sealed_bytes: AtomicUsize,
+    /// The same for the largest generation of them.
+    largest_sealed_bytes: AtomicUsize,
     /// Upper bytes compacted into the last level per second by one thread, smoothed; 0 before the
     /// first compaction. The mutex guards nothing else.
     drain_bytes_per_s: Mutex<f64>,
@@ -67,6 +69,7 @@ impl Backlog {
             admission: Admission::new(),
             upper_fraction,
             sealed_bytes: AtomicUsize::new(0),
+            largest_sealed_bytes: AtomicUsize::new(0),
             drain_bytes_per_s: Mutex::new(0.0),
         }
     }
@@ -96,9 +99,18 @@ impl Backlog {
         self.rules(plan).debt(upper, last)
     }
 
-    /// Notes the bytes of memtables that wait for their flush.
-    pub fn set_sealed(&self, bytes: usize) {
+    /// Notes the bytes of memtables that wait for their flush: of all, and of the largest
+    /// generation.
+    pub fn set_sealed(&self, bytes: usize, largest_bytes: usize) {
         self.sealed_bytes.store(bytes, Ordering::Relaxed);
+        let largest = &self.largest_sealed_bytes;
+        largest.store(largest_bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the bytes of the largest generation of memtables that waits for its flush; 0 if none
+    /// waits.
+    pub fn largest_sealed_bytes(&self) -> u64 {
+        self.largest_sealed_bytes.load(Ordering::Relaxed) as u64
     }
 
     /// Updates the drain rate: this many upper bytes were compacted in this time.

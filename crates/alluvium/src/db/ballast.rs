@@ -20,7 +20,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::sync::plain::Mutex;
 
@@ -54,6 +54,9 @@ pub(crate) struct Ballast {
     jobs: Arc<Jobs>,
     /// Guards the file. A leaf in the lock order, held while the file is cut or allocated.
     held: Mutex<Held>,
+    /// Length of the file, for commits, which do not wait for an allocation. Relaxed: a segment of
+    /// the log leaves too much or too little room once.
+    bytes: Arc<AtomicU64>,
     /// True if the database is low on space. Relaxed: a thread that reads a stale value meets the
     /// full device itself, or is refused once more.
     low: AtomicBool,
@@ -67,6 +70,8 @@ struct Held {
     /// `None` before the file is created, and if it cannot be created.
     file: Option<Arc<dyn VfsFile>>,
     bytes: u64,
+    /// Copy of `bytes`.
+    shown: Arc<AtomicU64>,
 }
 
 /// Kind of operation that takes space from the ballast file.
@@ -115,7 +120,7 @@ impl Held {
         };
         let cut = file.truncate(bytes).is_ok();
         if cut {
-            self.bytes = bytes;
+            self.set(bytes);
         }
         cut
     }
@@ -125,18 +130,25 @@ impl Held {
             return Ok(());
         };
         file.allocate(bytes)?;
-        self.bytes = bytes;
+        self.set(bytes);
         Ok(())
+    }
+
+    fn set(&mut self, bytes: u64) {
+        self.bytes = bytes;
+        self.shown.store(bytes, Ordering::Relaxed);
     }
 }
 
 impl Ballast {
     /// Creates the ballast of a database, without its file.
     pub fn new(core: Arc<Core>, jobs: Arc<Jobs>) -> Ballast {
+        let held = Held::default();
         Ballast {
             core,
             jobs,
-            held: Mutex::default(),
+            bytes: Arc::clone(&held.shown),
+            held: Mutex::new(held),
             low: AtomicBool::new(false),
             failed: AtomicBool::new(false),
         }
@@ -147,8 +159,9 @@ impl Ballast {
         self.low.load(Ordering::Relaxed)
     }
 
-    /// Creates the ballast file while the database is opened. On a full device the database starts
-    /// low on space. After any other failure it runs without a ballast file.
+    /// Creates the ballast file while the database is opened, after the sealed memtables are queued
+    /// for their flush: it leaves room for that. On a full device the database starts low on space.
+    /// After any other failure it runs without a ballast file.
     pub fn make(&self) {
         let mut held = self.held.lock();
         let full = |error: io::Error| {
@@ -162,15 +175,33 @@ impl Ballast {
             .create(&self.core.files.path(BALLAST))
             .and_then(|file| {
                 held.file = Some(file);
-                held.grow(self.wanted_bytes())
+                let wanted = self.wanted_bytes();
+                if self.leaves_flush(wanted) {
+                    held.grow(wanted)
+                } else {
+                    Err(io::ErrorKind::StorageFull.into())
+                }
             });
         let low = made.is_err_and(full);
         if low {
             // The next open needs some space too: keep as much of that as there is.
-            let parts = [OPEN_BYTES, OPEN_BYTES / 2, OPEN_BYTES / 4, OPEN_BYTES / 8];
-            let _ = parts.into_iter().find(|part| held.grow(*part).is_ok());
+            let parts = [OPEN_BYTES, OPEN_BYTES / 2, OPEN_BYTES / 4];
+            let made = parts
+                .into_iter()
+                .any(|part| self.leaves_flush(part) && held.grow(part).is_ok());
+            if !made {
+                let _ = held.grow(OPEN_BYTES / 8);
+            }
         }
         self.low.store(low, Ordering::Relaxed);
+    }
+
+    /// Returns true if this many bytes leave room for the flush of the largest sealed generation,
+    /// or if the device does not tell its free space.
+    fn leaves_flush(&self, bytes: u64) -> bool {
+        let needed = bytes + self.core.backlog.largest_sealed_bytes();
+        let free = self.core.files.vfs.free_bytes(&self.core.files.dir);
+        free.map_or(true, |free| free >= needed)
     }
 
     fn wanted_bytes(&self) -> u64 {
@@ -195,6 +226,12 @@ impl Ballast {
             self.jobs.wake();
         }
         spent
+    }
+
+    /// Returns the bytes that flushes and compactions may take from the ballast file.
+    pub fn background_bytes(&self) -> u64 {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        bytes.saturating_sub(Taker::Background.leaves())
     }
 
     /// Shrinks the ballast file to the space that the next open needs on a full device. If that
@@ -243,15 +280,17 @@ impl Ballast {
         Err(Error::io("write to", &self.core.files.dir, full))
     }
 
-    /// Allocates the ballast file again if there is room for it and for a segment. Returns true if
-    /// the database is no longer low on space.
+    /// Allocates the ballast file again if there is room for it, for a segment, and for the flush
+    /// of the largest sealed generation. Returns true if the database is no longer low on space.
     fn regain(&self) -> bool {
         let mut held = self.held.lock();
         if !self.is_low() {
             return true;
         }
         let wanted = self.wanted_bytes();
-        let missing = wanted.saturating_sub(held.bytes) + self.core.plan().segment_bytes();
+        let flush = SHORT_SEGMENT_BYTES + self.core.backlog.largest_sealed_bytes();
+        let missing =
+            wanted.saturating_sub(held.bytes) + self.core.plan().segment_bytes().max(flush);
         let free = self.core.files.vfs.free_bytes(&self.core.files.dir);
         if !free.is_ok_and(|free| free >= missing) || held.grow(wanted).is_err() {
             return false;

@@ -22,6 +22,9 @@ pub(super) fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Sh
         // A read-only database keeps the memtables filled by replay and reads from them.
         return Ok(shared);
     }
+    for generation in recovered.sealed {
+        shared.flushes.queue(generation);
+    }
     shared.ballast.make();
     let oldest_segment = shared.store.lock().state().oldest_segment;
     shared.old_segments.trim(core, oldest_segment);
@@ -29,9 +32,6 @@ pub(super) fn open(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result<Sh
     shared
         .row_locks
         .lock_prepared(&mut shared.commits.log.lock());
-    for generation in recovered.sealed {
-        shared.flushes.queue(generation);
-    }
     // Flushes at once, even a few rows: a process that dies repeatedly soon after opening must not
     // replay more each time.
     shared.flushes.want();

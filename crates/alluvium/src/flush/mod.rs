@@ -50,14 +50,14 @@ pub(crate) fn run(env: &FlushEnv) {
     while let Some(generations) = env.queue.next() {
         // Sealed memtables took memory from the cache, and there may be no reader that trims it.
         env.core.memory.cache.trim();
-        let memtable_bytes = generations.iter().map(|g| g.bytes as u64).sum();
+        let memtable_bytes = bytes_of(&generations);
         env.core
             .events
             .tell(|| Event::FlushBegin { memtable_bytes });
         let began = Instant::now();
-        if !flush_all(env, &generations, memtable_bytes, began) {
+        let Some(memtable_bytes) = flush_all(env, generations, began) else {
             return;
-        }
+        };
         env.core.events.tell(|| Event::FlushEnd {
             memtable_bytes,
             took: began.elapsed(),
@@ -67,22 +67,25 @@ pub(crate) fn run(env: &FlushEnv) {
     }
 }
 
+fn bytes_of(generations: &[SealedGeneration]) -> u64 {
+    generations.iter().map(|g| g.bytes as u64).sum()
+}
+
 /// Flushes these generations: as one unit, or one by one if there is too little room for all of
-/// them. Returns false if the flush thread must end, because the database closes or is poisoned.
-fn flush_all(
-    env: &FlushEnv,
-    generations: &[SealedGeneration],
-    memtable_bytes: u64,
-    began: Instant,
-) -> bool {
-    let mut left = generations;
+/// them. The log leaves room for one (`commit/room.rs`). If others have taken it, newer generations
+/// join: their deletes may hide rows that find no room.
+///
+/// Returns the bytes of the flushed memtables; `None` if the flush thread must end, because the
+/// database closes or is poisoned.
+fn flush_all(env: &FlushEnv, mut left: Vec<SealedGeneration>, began: Instant) -> Option<u64> {
+    let mut memtable_bytes = bytes_of(&left);
     let mut unit = left.len();
     // Ends with the flush, with the database, or with its poisoning.
     while !left.is_empty() {
-        let (now, later) = left.split_at(unit.min(left.len()));
-        match flush(env, now) {
+        unit = unit.min(left.len());
+        match flush(env, &left[..unit]) {
             Ok(()) => {
-                left = later;
+                let flushed: Vec<_> = left.drain(..unit).collect();
                 if left.is_empty() {
                     // Before any caller learns that the flush is done.
                     let took = began.elapsed().as_micros() as u64;
@@ -92,7 +95,7 @@ fn flush_all(
                 // Each flushed generation releases segments of the log. Callers that wait for the
                 // flush see the space.
                 env.ballast.found_space();
-                env.queue.done(now);
+                env.queue.done(&flushed);
             }
             // Nothing was installed; the memtables are still there.
             Err(error) if error.may_be_retried() => {
@@ -104,16 +107,22 @@ fn flush_all(
                 // The cause may end: room on the device, a free descriptor.
                 env.queue.failed(error);
                 if !env.queue.pause_before_retry() {
-                    return false;
+                    return None;
+                }
+                let new = env.queue.take_new();
+                if !new.is_empty() {
+                    memtable_bytes += bytes_of(&new);
+                    left.extend(new);
+                    unit = left.len();
                 }
             }
             Err(error) => {
                 env.core.poison.set(error);
-                return false;
+                return None;
             }
         }
     }
-    true
+    Some(memtable_bytes)
 }
 
 /// Flushes generations (oldest first) as one unit.

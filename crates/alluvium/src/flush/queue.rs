@@ -28,6 +28,8 @@ pub(crate) struct FlushQueue {
 #[derive(Default)]
 struct Flushes {
     sealed: VecDeque<SealedGeneration>,
+    /// Bytes of each generation that is not in tables, oldest first, and their sum.
+    waiting: VecDeque<usize>,
     sealed_bytes: usize,
     /// Numbers of the newest generation queued, the newest in tables, and the newest that a caller
     /// wants flushed.
@@ -56,6 +58,13 @@ impl Flushes {
         self.wanted = self.wanted.max(wanted);
         self.asked += 1;
         self.failed.0
+    }
+
+    /// Reports the generations that wait to the backlog.
+    fn report(&self, core: &Core) {
+        let largest = self.waiting.iter().max().copied();
+        core.backlog
+            .set_sealed(self.sealed_bytes, largest.unwrap_or(0));
     }
 
     /// Returns an error if waiting is pointless; every waiter checks this before it sleeps again.
@@ -90,7 +99,8 @@ impl FlushQueue {
         let mut flushes = self.state.lock();
         flushes.queued += 1;
         flushes.sealed_bytes += generation.bytes;
-        self.core.backlog.set_sealed(flushes.sealed_bytes);
+        flushes.waiting.push_back(generation.bytes);
+        flushes.report(&self.core);
         flushes.sealed.push_back(generation);
         self.changed.notify_all();
     }
@@ -182,12 +192,18 @@ impl FlushQueue {
         }
     }
 
+    /// Takes the generations that were sealed since [`FlushQueue::next`] or the last call, oldest
+    /// first.
+    pub fn take_new(&self) -> Vec<SealedGeneration> {
+        self.state.lock().sealed.drain(..).collect()
+    }
+
     /// Records that these generations are in tables.
     pub fn done(&self, generations: &[SealedGeneration]) {
         let mut flushes = self.state.lock();
         flushes.flushed += generations.len() as u64;
-        flushes.sealed_bytes -= generations.iter().map(|g| g.bytes).sum::<usize>();
-        self.core.backlog.set_sealed(flushes.sealed_bytes);
+        flushes.sealed_bytes -= flushes.waiting.drain(..generations.len()).sum::<usize>();
+        flushes.report(&self.core);
         flushes.failed.1 = None;
         self.changed.notify_all();
     }

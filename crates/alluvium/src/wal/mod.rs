@@ -51,6 +51,7 @@ mod follow;
 pub(crate) mod frame;
 mod prepare;
 mod replay;
+mod room;
 mod salvage;
 mod scrub;
 mod segment;

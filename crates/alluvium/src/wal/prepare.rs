@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::room::has_space;
 use super::segment::create_room;
 use super::{hard_io, sync_dir};
 use crate::base::SegmentId;
@@ -23,6 +24,8 @@ pub struct SegmentPlan {
     pub(super) dir: PathBuf,
     pub(super) segment: SegmentId,
     pub(super) bytes: u64,
+    /// Bytes of the device that the file leaves free: see [`super::WalWriter::leave_free`].
+    pub(super) leaves: u64,
     /// The writer's first failure.
     pub(super) failure: Arc<OnceLock<Error>>,
 }
@@ -46,6 +49,9 @@ impl SegmentPlan {
     /// matter, and a later sync of it could still report success.
     pub fn create(self) -> Result<Option<PreparedSegment>> {
         let (vfs, bytes) = (&*self.vfs, self.bytes);
+        if !has_space(vfs, &self.dir, bytes, self.leaves, bytes) {
+            return Ok(None);
+        }
         let Ok((file, _)) = create_room(vfs, &self.dir, self.segment, bytes, bytes) else {
             return Ok(None);
         };

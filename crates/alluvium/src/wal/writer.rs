@@ -25,6 +25,8 @@ use crate::error::{Error, Result};
 use crate::sync::time::Instant;
 use crate::vfs::{Vfs, VfsFile};
 
+mod reserve;
+
 /// The largest payload of a record. The caller refuses larger commits.
 pub const PAYLOAD_BYTES_MAX: usize = u32::MAX as usize - 64;
 
@@ -73,6 +75,8 @@ pub struct WalWriter {
     stock: Stock,
     /// New segments are short: see [`WalWriter::use_short_segments`].
     short: bool,
+    /// Bytes of the device that new segments leave free: see [`WalWriter::leave_free`].
+    leaves: u64,
     /// The end of the log in [`WalWriter::take_surplus`], and when it was first seen there.
     seen: Option<(WalPosition, Instant)>,
     /// Frames not yet written, with blank headers.
@@ -170,6 +174,7 @@ impl WalWriter {
             unnamed: None,
             stock: Stock::default(),
             short: false,
+            leaves: 0,
             seen: None,
             buffer: Vec::new(),
             pending: Vec::new(),
@@ -257,11 +262,9 @@ impl WalWriter {
         if self.buffer.is_empty() {
             return Ok(self.position());
         }
-        // A segment's header must declare records of prepared transactions.
-        let is_undeclared = self.pending_prepared && !self.segment.prepared;
-        if is_undeclared || !self.has_room(self.reserve) {
+        if self.needs_segment() {
             match self.roll() {
-                Err(error) if error.may_be_retried() && !is_undeclared && self.may_stay() => {}
+                Err(error) if error.may_be_retried() && self.may_stay() => {}
                 rolled => rolled?,
             }
         }
@@ -282,11 +285,17 @@ impl WalWriter {
         Ok(self.position())
     }
 
+    /// Returns true if the segment's header does not declare the records of prepared transactions
+    /// that are appended, and must.
+    fn is_undeclared(&self) -> bool {
+        self.pending_prepared && !self.segment.prepared
+    }
+
     /// Returns true if the appended records may be written without the reserve: the segment lacks
     /// it already, and they do not raise it.
     fn may_stay(&self) -> bool {
         let free = self.segment.allocated_bytes - self.segment.end;
-        let is_lacking = free < self.reserve_before;
+        let is_lacking = free < self.reserve_before && !self.is_undeclared();
         is_lacking && self.reserve <= self.reserve_before && self.has_room(0)
     }
 
@@ -489,6 +498,7 @@ impl WalWriter {
             dir: self.dir.clone(),
             segment,
             bytes: self.allocation(self.segment_bytes),
+            leaves: self.leaves,
             failure: Arc::clone(&self.failure),
         })
     }
@@ -590,6 +600,7 @@ impl WalWriter {
                 begin_segment(&*prepared.file, &header).map(|sum| (prepared.file, sum))
             }
             None => {
+                header.allocated_bytes = self.affordable(needed, least)?;
                 self.next_segment += 1;
                 create_segment(&*self.vfs, &self.dir, &mut header, least)
             }

@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use alluvium::vfs::{LockGuard, LockHolder, MemVfs, Vfs, VfsFile};
 
@@ -259,6 +260,15 @@ impl VfsFile for HookFile {
 /// Spins until `done` returns true. If it never does, the test hangs.
 pub fn wait_until(mut done: impl FnMut() -> bool) {
     while !done() {
+        std::thread::yield_now();
+    }
+}
+
+/// Tries again until `done` returns true. Panics if it does not for much longer than a test takes.
+pub fn succeeds(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < Duration::from_secs(100), "never {what}");
         std::thread::yield_now();
     }
 }

@@ -36,6 +36,7 @@ mod inserts;
 mod isolation;
 mod keyspaces;
 mod large_transactions;
+mod late_flush;
 mod lifetimes;
 mod many_keyspaces;
 mod many_ranges;

@@ -6,8 +6,8 @@ use super::*;
 use crate::compaction::pick::tests::group;
 
 /// Parses a state: groups as in `pick.test`, and arguments: `wanted=GROUP`, `settling`, `full` (the
-/// device), `postponed`, `sealed=BYTES`, `rows` (in memtables), `free=BYTES`, `share=SHARE`, and
-/// `never` (no work that is not due).
+/// device), `postponed`, `sealed=BYTES`, `rows` (in memtables), `deletes` (that may
+/// help a flush), `free=BYTES`, `share=SHARE`, and `never` (no work that is not due).
 fn seen(command: &Command) -> Seen {
     Seen {
         groups: command.input.lines().map(group).collect(),
@@ -17,6 +17,7 @@ fn seen(command: &Command) -> Seen {
         postponed: command.has("postponed"),
         sealed_bytes: command.value("sealed").unwrap_or(0),
         has_rows: command.has("rows"),
+        deletes_may_help: command.has("deletes"),
         free_bytes: command.value("free").unwrap_or(1 << 30),
         scan_share: (!command.has("never")).then(|| command.value("share").unwrap_or(1.0)),
     }

@@ -44,6 +44,26 @@ fn a_segment_is_left_while_it_has_room_for_the_reserve() {
 }
 
 #[test]
+fn a_new_segment_leaves_the_room_that_its_owner_asks_for() {
+    const LEFT: u64 = 3 * SMALL;
+    for (space, is_made) in [(SMALL + LEFT, true), (SMALL + LEFT - 1, false)] {
+        let (vfs, mut wal) = log(None);
+        commit(&mut wal, &record(1, 10));
+        wal.leave_free(LEFT);
+        let used = (1 << 40) - vfs.free_bytes(dir()).unwrap();
+        vfs.set_capacity(used + space);
+        let prepared = wal.plan_next().unwrap().create().unwrap();
+        assert_eq!(prepared.is_some(), is_made);
+        prepared.into_iter().for_each(PreparedSegment::remove);
+        vfs.sync_dir(dir()).unwrap();
+        let rolled = wal.rotate();
+        assert_eq!(rolled.is_ok(), is_made, "{rolled:?}");
+        wal.leave_free(0);
+        wal.rotate().unwrap();
+    }
+}
+
+#[test]
 fn a_record_that_the_reserve_was_for_needs_no_segment() {
     let (vfs, mut wal) = log(Some(SMALL));
     let (_, refused) = fill(&mut wal);
