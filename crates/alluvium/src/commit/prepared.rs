@@ -7,7 +7,8 @@
 //! are sealed, the log rolls to a new segment. All unresolved prepares are written into it again
 //! and synced before anything can remove the older segments. Recovery also writes them into its
 //! first segment if its replay sealed memtables, or if the manifest holds prepares, as that of a
-//! copy does. A repeated prepare record changes nothing. If the last segments of the log contain
+//! copy does. If the device has no room for that, the segments of their records stay until the next
+//! seal. A repeated prepare record changes nothing. If the last segments of the log contain
 //! only such repeated records, the next open removes them, but never the oldest segment still
 //! needed.
 //!
@@ -20,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::coding::{Decoder, put_bytes};
-use crate::base::{KeyspaceId, SeqNo};
+use crate::base::{KeyspaceId, SegmentId, SeqNo};
 use crate::commit::payload::Ops;
 use crate::db::options::Durability;
 use crate::error::{Error, Result};
@@ -71,6 +72,8 @@ struct Slot {
     state: Arc<PreparedState>,
     /// True while a handle that can resolve it exists.
     taken: bool,
+    /// Segments from which recovery has read the record, oldest first.
+    read_from: Vec<SegmentId>,
 }
 
 impl PreparedState {
@@ -180,7 +183,31 @@ impl Unresolved {
         self.remove(&state.xid);
         self.bytes += state.body.len();
         self.decision_bytes += state.decision_bytes();
-        self.by_xid.insert(state.xid.clone(), Slot { state, taken });
+        let slot = Slot {
+            taken,
+            read_from: Vec::new(),
+            state,
+        };
+        self.by_xid.insert(slot.state.xid.clone(), slot);
+    }
+
+    /// Adds a transaction that recovery has read from a segment, or from the manifest.
+    pub fn add_read(&mut self, state: Arc<PreparedState>, segment: Option<SegmentId>) {
+        let xid = state.xid.clone();
+        let known = self.by_xid.get_mut(&xid);
+        let mut read_from = known.map_or_else(Vec::new, |slot| std::mem::take(&mut slot.read_from));
+        read_from.extend(segment);
+        self.add(state, false);
+        if let Some(slot) = self.by_xid.get_mut(&xid) {
+            slot.read_from = read_from;
+        }
+    }
+
+    /// Returns the oldest segment that must stay if recovery writes no record again, and removes
+    /// the segments above `newest`.
+    pub fn oldest_needed(&self, newest: SegmentId) -> Option<SegmentId> {
+        let kept = |slot: &Slot| slot.read_from.iter().rfind(|&&s| s <= newest).copied();
+        self.by_xid.values().filter_map(kept).min()
     }
 
     pub fn remove(&mut self, xid: &[u8]) {
@@ -285,6 +312,17 @@ mod tests {
         let (_, body) = state.record(Phase::Rollback);
         assert_eq!(decode(body), Some((&b"an id"[..], &[][..])));
         assert!((0..body.len()).all(|cut| decode(&body[..cut]).is_none()));
+    }
+
+    #[test]
+    fn the_newest_record_that_stays_decides_on_the_oldest_segment() {
+        let mut unresolved = Unresolved::default();
+        for (xid, segment) in [("a", 5), ("b", 6), ("a", 8), ("b", 8)] {
+            let state = PreparedState::new(xid.as_bytes(), b"", Durability::Sync);
+            unresolved.add_read(Arc::new(state), Some(SegmentId(segment)));
+        }
+        let oldest = |newest| unresolved.oldest_needed(SegmentId(newest));
+        assert_eq!([7, 8].map(oldest), [5, 8].map(|id| Some(SegmentId(id))));
     }
 
     #[test]

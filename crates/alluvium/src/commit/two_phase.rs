@@ -9,7 +9,8 @@ use crate::commit::payload::Ops;
 use crate::commit::prepared::{Phase, PreparedState, decode};
 use crate::commit::request::Commit;
 use crate::commit::room::FlushRoom;
-use crate::db::ballast::Taker;
+use crate::commit::sealed::SealedGeneration;
+use crate::db::ballast::{OPEN_BYTES, Taker};
 use crate::db::options::Durability;
 use crate::db::poison::Poison;
 use crate::db::store::Store;
@@ -93,16 +94,39 @@ impl Log {
     /// and makes room for the decisions. The prepares are written if replay has `sealed` memtables,
     /// because their flush makes older segments removable, and if the manifest has prepares: these
     /// move into the log.
-    pub fn carry_recovered(&mut self, store: &mut Store, sealed: bool) -> Result<()> {
+    ///
+    /// On a full device prepares stay where replay has read them, and the flush leaves their
+    /// segments: `oldest_needed` is the oldest of them.
+    ///
+    /// # Errors
+    ///
+    /// `NoSpace`, if prepares of the manifest find no room.
+    pub fn carry_recovered(
+        &mut self,
+        store: &mut Store,
+        sealed: &mut [SealedGeneration],
+        oldest_needed: Option<SegmentId>,
+    ) -> Result<()> {
+        if let Some(wal) = &mut self.wal {
+            // For the flush, and for the next open: more than this one may take.
+            let largest = sealed.iter().map(|generation| generation.bytes).max();
+            wal.leave_free(OPEN_BYTES + largest.unwrap_or(0) as u64);
+        }
         let in_manifest = !store.state().prepared.is_empty();
         let reserve = self.unresolved.decision_bytes();
-        if !in_manifest && (!sealed || self.unresolved.is_empty()) {
+        if !in_manifest && (sealed.is_empty() || self.unresolved.is_empty()) {
             return self.make_room_for_decisions(reserve);
         }
         let poison = Poison::default();
         if let Some(wal) = &mut self.wal {
             self.unresolved.append_to(wal, self.last_seqno);
-            poison.guard(wal.write()).inspect_err(|_| wal.discard())?;
+            match poison.guard(wal.write()).inspect_err(|_| wal.discard()) {
+                Err(error) if error.may_be_retried() && !in_manifest => {
+                    keep_segments(sealed, oldest_needed);
+                    return self.make_room_for_decisions(reserve);
+                }
+                written => drop(written?),
+            }
         }
         self.make_room_for_decisions(reserve)?;
         let mut edit = VersionEdit {
@@ -131,10 +155,11 @@ impl Log {
         }
     }
 
-    /// Replays a record of a prepared transaction at recovery. Returns the operations to apply. The
-    /// error describes damage.
+    /// Replays a record of a prepared transaction at recovery, read from this segment or from the
+    /// manifest. Returns the operations to apply. The error describes damage.
     pub fn replay_phase<'a>(
         &mut self,
+        read_from: Option<SegmentId>,
         kind: RecordKind,
         payload: &'a [u8],
         next_keyspace: KeyspaceId,
@@ -149,11 +174,18 @@ impl Log {
         }
         if kind == RecordKind::Prepare {
             let state = PreparedState::new(xid, ops, durability);
-            self.unresolved.add(Arc::new(state), false);
+            self.unresolved.add_read(Arc::new(state), read_from);
             return Ok(&[]);
         }
         self.unresolved.remove(xid);
         Ok(ops)
+    }
+}
+
+/// Makes the flush of these memtables leave the segments from `oldest` on.
+fn keep_segments(sealed: &mut [SealedGeneration], oldest: Option<SegmentId>) {
+    for log in sealed.iter_mut().filter_map(|g| g.log.as_mut()) {
+        log.oldest_needed = log.oldest_needed.min(oldest.unwrap_or(log.oldest_needed));
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) const BALLAST: &str = "ballast";
 /// Bytes left to the log and to the next open: for each a short segment and room for manifest
 /// edits.
 const LOG_BYTES: u64 = 2 * SHORT_SEGMENT_BYTES;
-const OPEN_BYTES: u64 = 2 * SHORT_SEGMENT_BYTES;
+pub(crate) const OPEN_BYTES: u64 = 2 * SHORT_SEGMENT_BYTES;
 
 /// Up to this size the ballast file may be a quarter as large as the tables, above it a 32nd.
 const SMALL_BYTES: u64 = 4 << 20;

@@ -83,7 +83,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     // manifest records a newer one.
     let mut log = Log::new(None, 0, trees.clone());
     read_prepared(dir, &options, store.state(), &mut log)?;
-    let (end, sealed) = replay(&**vfs, dir, &options, &store, &mut log)?;
+    let (end, mut sealed) = replay(&**vfs, dir, &options, &store, &mut log)?;
     log.last_seqno = log.last_seqno.max(numbers::newest_commit(store.state()));
     if !options.read_only {
         remember_numbers(&mut store, next_table)?;
@@ -91,7 +91,9 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
             let prepared = !log.unresolved.is_empty();
             let wal = start_log(vfs, dir, &options, &mut store, &end, prepared)?;
             log.wal = Some(wal);
-            log.carry_recovered(&mut store, !sealed.is_empty())?;
+            let newest = end.end.map_or(SegmentId(0), |end| end.segment);
+            let oldest = log.unresolved.oldest_needed(newest);
+            log.carry_recovered(&mut store, &mut sealed, oldest)?;
         } else if !log.unresolved.is_empty() {
             let message = "the database has prepared transactions, which need its log: \
                            open it with another durability and resolve them";
@@ -439,7 +441,7 @@ fn read_prepared(
 ) -> Result<()> {
     for body in &state.prepared {
         let (kind, durability) = (RecordKind::Prepare, options.durability);
-        let read = log.replay_phase(kind, body, state.next_keyspace, durability);
+        let read = log.replay_phase(None, kind, body, state.next_keyspace, durability);
         read.map_err(|found| {
             let (what, expected) = ("prepared transaction", "operations on known keyspaces");
             Error::corruption(&dir.join("CURRENT"), 0, what, expected, found)
@@ -480,7 +482,13 @@ fn replay(
                 .ok_or_else(|| "a malformed packing".to_owned())
                 .and_then(|raw| log.replay(seqno, &raw, state.next_keyspace, &flushed)),
             RecordKind::Prepare | RecordKind::CommitPrepared | RecordKind::Rollback => log
-                .replay_phase(kind, payload, state.next_keyspace, options.durability)
+                .replay_phase(
+                    Some(segment),
+                    kind,
+                    payload,
+                    state.next_keyspace,
+                    options.durability,
+                )
                 .and_then(|ops| log.replay(seqno, ops, state.next_keyspace, &flushed)),
             _ => return Ok(()),
         };

@@ -522,3 +522,48 @@ fn an_idle_compaction_that_could_fill_the_device_is_not_started() {
     wait_until(|| upper_tables(&db) == 0);
     assert_eq!(all(&k).len(), 12_001);
 }
+
+#[test]
+fn a_full_database_with_large_prepared_transactions_opens() {
+    let vfs = MemVfs::with_capacity(12 << 20);
+    let db = open(&vfs, options(Durability::Sync));
+    let mut random = Rng::new(9);
+    // Together more than the space that is kept for an open.
+    let (prepared, value) = prepare(&db, 20, &mut random);
+    let rows = fill(&keyspace(&db, "k"), &mut random, 0);
+    let xids: Vec<Vec<u8>> = (0..20u64).map(|n| n.to_be_bytes().to_vec()).collect();
+    let xids: Vec<&[u8]> = xids.iter().map(|xid| &xid[..]).collect();
+    opens_any_number_of_times(&vfs, &rows, &xids);
+
+    let again = open(
+        &vfs.crash(1, CrashOptions::LOSE_UNSYNCED),
+        options(Durability::Sync),
+    );
+    for xid in again.prepared().expect("list") {
+        let taken = again.take_prepared(&xid).expect("take");
+        let rolled_back = taken.rollback();
+        rolled_back.unwrap_or_else(|error| panic!("rollback of {xid:?}: {error}"));
+    }
+    keyspace(&again, "k")
+        .delete_range(&[], &[0xff])
+        .expect("delete");
+    let small = keyspace(&again, "small");
+    wait_until(|| small.put(b"b", b"2").is_ok());
+    assert_eq!(all(&keyspace(&again, "p")).len(), 0);
+
+    // Flushes and further opens keep the records of the prepared transactions.
+    let vfs = vfs.crash(1, CrashOptions::LOSE_UNSYNCED);
+    let full = open(&vfs, options(Durability::Sync));
+    let _ = full.flush();
+    drop(full);
+    let again = open(&vfs, options(Durability::Sync));
+    vfs.set_capacity(64 << 20);
+    for xid in again.prepared().expect("list") {
+        let taken = again.take_prepared(&xid).expect("take");
+        taken.commit().expect("commit");
+    }
+    let found = all(&keyspace(&again, "p"));
+    assert_eq!(found.len(), 20 * 60);
+    assert!(found.iter().all(|(_, found)| *found == value));
+    drop((prepared, db));
+}

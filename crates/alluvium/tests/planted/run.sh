@@ -63,6 +63,7 @@ mistakes=(
     "strict-reserve lib a_log_that_finds_no_room_for_the_reserve_uses_what_it_has after an open on a full device all records are refused"
     "greedy-log it the_log_leaves_room_for_a_flush_that_begins_late a new log segment takes the room that a flush needs"
     "lone-flush it deletes_make_room_for_a_flush_that_others_left_none a flush without room is not joined by newer deletes"
+    "released-prepare it a_full_database_with_large_prepared_transactions_opens an open on a full device releases the segments of prepares"
     "unmet-reserve lib a_large_reserve_makes_segments_longer an open makes no room for decisions"
     "seen-before-sync it no_commit_is_seen_before_the_sync_of_an_earlier_one a commit is visible before its sync"
     "answered-before-seen it no_commit_is_seen_before_the_sync_of_an_earlier_one a commit is acknowledged before its client can see it"
