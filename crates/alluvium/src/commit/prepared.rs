@@ -4,8 +4,8 @@
 //! A prepare record holds the transaction's id and its operations. So does its commit record:
 //! replay applies only the commit record, and a memtable with the commit never depends on the
 //! segment of the prepare. An unresolved prepare depends only on its own record. Whenever memtables
-//! are sealed, the log rolls to a new segment. All unresolved prepares are written into it again
-//! and synced before anything can remove the older segments. Recovery also writes them into its
+//! are sealed, the log rolls to a new segment. All unresolved prepares are written into it again.
+//! The flush syncs them before it removes the older segments. Recovery also writes them into its
 //! first segment if its replay sealed memtables, or if the manifest holds prepares, as that of a
 //! copy does. If the device has no room for that, the segments of their records stay until the next
 //! seal. A repeated prepare record changes nothing. If the last segments of the log contain

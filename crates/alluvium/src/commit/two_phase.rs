@@ -57,8 +57,8 @@ impl Log {
         }
     }
 
-    /// Rolls the log with `rotate`, and writes every unresolved prepare into the new segment and
-    /// syncs it, before the flush can start that makes older segments removable.
+    /// Rolls the log with `rotate`, and writes every unresolved prepare into the new segment. The
+    /// flush that makes older segments removable syncs it first, without the log's mutex.
     ///
     /// # Errors
     ///
@@ -84,10 +84,7 @@ impl Log {
             .poison
             .guard(rolled)
             .inspect_err(|_| wal.discard())?;
-        if self.unresolved.is_empty() {
-            return Ok(());
-        }
-        self.sync(env)
+        Ok(())
     }
 
     /// Writes every unresolved prepare into the first segment of a session, before any thread runs,

@@ -5,9 +5,8 @@
 //! less often, while each active memtable stays small and fast. Upper tables are cut at the borders
 //! of the keyspace's groups; appends go straight into the last level (`straight`).
 //!
-//! Order: tables written and synced, directory synced, edit synced, new state published, old log
-//! segments deleted. The log was synced through the newest flushed commit when its segment was
-//! left.
+//! Order: tables written and synced, directory synced, log synced through the newest flushed commit
+//! and the prepares written after it, edit synced, new state published, old log segments deleted.
 
 use crate::sync::at_once;
 use crate::sync::collections::HashMap;

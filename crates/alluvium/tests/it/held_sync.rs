@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
+use alluvium::vfs::CrashOptions;
 use alluvium::{
     Database, Durability, Error, Isolation, Keyspace, KeyspaceOptions, Options,
     PreparedTransaction, TransactionOptions, WriteBatch, WriteOptions,
 };
 
-use crate::fixture::{assert_error, contents, dir, segments, text, tiny};
-use crate::hooks::{Call, HookVfs, wait_until};
+use crate::fixture::{assert_error, contents, dir, open, segments, text, tiny};
+use crate::hooks::{Call, HookVfs, succeeds, wait_until};
 
 /// Database whose next sync of the log waits until the test ends it.
 struct Held {
@@ -225,4 +226,26 @@ fn after_a_failed_sync_nothing_that_waited_for_it_is_seen_or_acknowledged() {
         assert_error!(k.put(b"next", b"1"), Error::Poisoned(_));
     });
     held.vfs.set(false);
+}
+
+#[test]
+fn commits_continue_while_a_flush_syncs_prepares_that_a_seal_has_written_again() {
+    let held = Held::new();
+    let prepared = held.prepared("prepared");
+    held.k.put(b"before", b"1").expect("put");
+    thread::scope(|scope| {
+        let _end = held.end_at_last();
+        let flush = scope.spawn(|| held.db.flush());
+        held.wait();
+        let put = scope.spawn(|| held.k.put(b"meanwhile", b"1"));
+        succeeds("committed", || put.is_finished());
+        held.end();
+        flush.join().expect("thread").expect("flush");
+        put.join().expect("thread").expect("put");
+    });
+    // The flush has removed the segment of the prepare.
+    let lost = held.vfs.files.crash(1, CrashOptions::LOSE_UNSYNCED);
+    let lost = open(&lost, tiny());
+    assert_eq!(lost.prepared().expect("list"), [b"prepared"]);
+    drop(prepared);
 }
