@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, frame_bytes, seal};
 use super::prepare::{IDLE_AFTER, PreparedSegment, SegmentPlan, Stock};
+use super::room::{FIRST_SEGMENT_BYTES_MIN, allocation, first_segment_bytes};
 use super::segment::{
     CUT_MARK, SEGMENT_HEADER_BYTES, SHORT_SEGMENT_BYTES, SegmentHeader, begin_segment,
     create_segment, segment_uid,
@@ -30,13 +31,6 @@ mod reserve;
 /// The largest payload of a record. The caller refuses larger commits.
 pub const PAYLOAD_BYTES_MAX: usize = u32::MAX as usize - 64;
 
-/// Segments are allocated in multiples of a device page.
-const ALLOCATION_UNIT_BYTES: u64 = 4096;
-
-/// Smallest first segment of an opening, for a full device. It takes part of the space that is held
-/// back for openings, and there may be many openings before space is freed.
-const FIRST_SEGMENT_BYTES_MIN: u64 = 16 << 10;
-
 /// Fewer bytes at the end of a segment are not worth the sync of a mark.
 const CUT_BYTES_MIN: u64 = 16 << 10;
 
@@ -47,9 +41,6 @@ const UNSYNCED_SEGMENTS_MAX: usize = 8;
 
 /// A segment with less than one part in this many written is mostly empty.
 const SPARSE_PART: u64 = 4;
-
-/// A reserve of more than one part in this many of a segment makes the segment longer.
-const RESERVE_PART: u64 = 4;
 
 /// The segment of an idle database is this many times smaller. Its half is usually enough for the
 /// next file to be prepared meanwhile, if writes return.
@@ -218,36 +209,6 @@ impl WalWriter {
         self.buffer.len() as u64
     }
 
-    /// Keeps this many bytes free in the segment after the next write and all later ones, for
-    /// records that must not fail for lack of space. Before it appends such a record, the caller
-    /// lowers the number by [`frame_bytes`] of its payload: the write then needs no new segment. A
-    /// higher number takes effect with the next write, which may need one.
-    pub fn reserve(&mut self, bytes: u64) {
-        self.reserve = bytes;
-    }
-
-    /// Does the same as [`WalWriter::reserve`], and begins a new segment at once if the current one
-    /// has less room.
-    ///
-    /// # Errors
-    ///
-    /// As [`WalWriter::rotate`]. After an error that may be retried, writes go on in the segment
-    /// while they find no room for one that has the reserve.
-    pub fn make_reserve(&mut self, bytes: u64) -> Result<()> {
-        self.check()?;
-        (self.reserve, self.reserve_before) = (bytes, bytes);
-        match self.has_room(self.reserve) {
-            true => Ok(()),
-            false => self.roll(),
-        }
-    }
-
-    /// Returns true if the segment has room for the appended records and this many bytes.
-    fn has_room(&self, bytes: u64) -> bool {
-        let end = self.segment.end + self.buffer.len() as u64;
-        end + bytes <= self.segment.allocated_bytes
-    }
-
     /// Writes everything appended to the file in one write, and returns the position after it. From
     /// here on the records survive the death of the process; they survive a power loss once the
     /// segment is synced.
@@ -283,20 +244,6 @@ impl WalWriter {
         }
         self.discard();
         Ok(self.position())
-    }
-
-    /// Returns true if the segment's header does not declare the records of prepared transactions
-    /// that are appended, and must.
-    fn is_undeclared(&self) -> bool {
-        self.pending_prepared && !self.segment.prepared
-    }
-
-    /// Returns true if the appended records may be written without the reserve: the segment lacks
-    /// it already, and they do not raise it.
-    fn may_stay(&self) -> bool {
-        let free = self.segment.allocated_bytes - self.segment.end;
-        let is_lacking = free < self.reserve_before && !self.is_undeclared();
-        is_lacking && self.reserve <= self.reserve_before && self.has_room(0)
     }
 
     /// Drops the records appended since the last successful write, and takes back a change of the
@@ -622,28 +569,6 @@ impl WalWriter {
         }
     }
 
-    /// Returns the length of a segment of this size that must hold the appended records and the
-    /// reserve. A large reserve makes it longer, so that both leave other records their room.
-    fn allocation(&self, segment_bytes: u64) -> u64 {
-        let held = self.buffer.len() as u64 + self.reserve;
-        let longer = if self.has_large_reserve() { held } else { 0 };
-        allocation(segment_bytes + longer, held as usize)
-    }
-
-    fn has_large_reserve(&self) -> bool {
-        self.reserve > self.segment_bytes / RESERVE_PART
-    }
-
-    /// Returns the least length of a file that is ready for the next roll. The file may be of a
-    /// time with a smaller reserve, but must leave other records half of a segment.
-    fn least_ready(&self) -> u64 {
-        if !self.has_large_reserve() {
-            return self.allocation(self.segment_bytes);
-        }
-        let held = self.buffer.len() as u64 + self.reserve;
-        allocation(0, (held + self.segment_bytes / 2) as usize)
-    }
-
     fn check(&self) -> Result<()> {
         self.failure
             .get()
@@ -666,25 +591,4 @@ impl Segment {
             prepared: header.prepared,
         }
     }
-}
-
-/// Returns the size for the first segment of a session. A larger one could leave too little space
-/// for the manifest and segment of the next opening.
-fn first_segment_bytes(vfs: &dyn Vfs, dir: &Path, segment_bytes: u64) -> u64 {
-    let Ok(free) = vfs.free_bytes(dir) else {
-        return segment_bytes;
-    };
-    if free >= segment_bytes.saturating_add(4 * SHORT_SEGMENT_BYTES) {
-        return segment_bytes;
-    }
-    let rest = free.saturating_sub(SHORT_SEGMENT_BYTES / 2);
-    segment_bytes.min(rest.clamp(FIRST_SEGMENT_BYTES_MIN, SHORT_SEGMENT_BYTES))
-}
-
-/// Returns the length of a segment that must hold a group of this size.
-fn allocation(segment_bytes: u64, group_bytes: usize) -> u64 {
-    let needed = SEGMENT_HEADER_BYTES + group_bytes as u64;
-    segment_bytes
-        .max(needed)
-        .next_multiple_of(ALLOCATION_UNIT_BYTES)
 }
