@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::base::{KeyspaceId, SegmentId, SeqNo, ValueKind, checksum};
 use crate::commit::env::CommitEnv;
 use crate::commit::payload::{Ops, encode_op, writes_a_row_twice};
-use crate::commit::prepared::{Phase, Unresolved};
+use crate::commit::prepared::Unresolved;
 use crate::commit::request::{Commit, Done};
 use crate::commit::room::FlushRoom;
 use crate::commit::sealed::{SealedGeneration, SealedLog};
@@ -29,7 +29,7 @@ use crate::db::options::Durability;
 use crate::error::{Error, Result};
 use crate::keyspace::memtable::TreeMemtable;
 use crate::keyspace::tree::Tree;
-use crate::wal::{PreparedSegment, RecordKind, SegmentPlan, WalPosition, WalSync, WalWriter};
+use crate::wal::{RecordKind, WalPosition, WalSync, WalWriter};
 
 /// Commit pipeline state, guarded by the log's mutex: see the module.
 pub(crate) struct Log {
@@ -301,50 +301,6 @@ impl Log {
             .inspect_err(|_| wal.discard())?;
         env.core.metrics.wal_bytes.add(wal_bytes);
         Ok(())
-    }
-
-    /// Returns the bytes of the log that decisions may take after a group is written.
-    pub(super) fn reserve_after(&self, group: &[Arc<Commit>]) -> u64 {
-        let mut bytes = self.unresolved.decision_bytes();
-        for (phase, state) in group.iter().filter_map(|request| request.phase.as_ref()) {
-            match phase {
-                Phase::Prepare => bytes += state.decision_bytes(),
-                Phase::Commit | Phase::Rollback => bytes -= state.decision_bytes(),
-            }
-        }
-        bytes
-    }
-
-    /// Returns true if the log may soon roll and the next segment is not prepared.
-    fn wants_segment(&self, env: &CommitEnv) -> bool {
-        let soon = self.may_seal_soon(env);
-        let wal = self.wal.as_ref();
-        !env.ballast.is_low() && wal.is_some_and(|wal| wal.wants_plan(soon))
-    }
-
-    fn may_seal_soon(&self, env: &CommitEnv) -> bool {
-        self.active_bytes >= env.core.plan().worth_sealing_bytes()
-    }
-
-    /// Takes out the prepared segments that are not needed, for the caller to remove.
-    pub fn take_surplus(&mut self, env: &CommitEnv) -> Vec<PreparedSegment> {
-        let soon = self.may_seal_soon(env);
-        let wal = self.wal.as_mut();
-        wal.map_or_else(Vec::new, |wal| wal.take_surplus(soon))
-    }
-
-    /// Returns the segment for the sync thread to prepare for the next roll, if it is time.
-    pub fn plan_segment(&mut self, env: &CommitEnv, ample_space: bool) -> Option<SegmentPlan> {
-        if let Some(wal) = &mut self.wal {
-            wal.set_ample_space(ample_space);
-        }
-        if !self.wants_segment(env) {
-            return None;
-        }
-        let room = self.room_for_rows(env, &[]).beyond_ballast(env);
-        let wal = self.wal.as_mut()?;
-        wal.leave_free(room);
-        wal.plan_next()
     }
 
     /// Writes a marker of a keyspace change into the log and syncs everything up to it. The

@@ -1,9 +1,11 @@
-//! Room that the log leaves on the device for flushes.
+//! Room that the log keeps: in its segment for the decisions on prepared transactions, and on the
+//! device for flushes.
 
 use std::sync::Arc;
 
 use crate::commit::env::CommitEnv;
 use crate::commit::log::{ENTRY_OVERHEAD, Log};
+use crate::commit::prepared::Phase;
 use crate::commit::request::Commit;
 use crate::commit::room::FlushRoom;
 use crate::commit::validate::Writes;
@@ -38,5 +40,17 @@ impl Log {
         let rows = self.active_bytes() + coming.sum::<usize>();
         let rows = rows as u64 + self.reserve_after(group);
         FlushRoom::of_rows(env, rows)
+    }
+
+    /// Returns the bytes of the log that decisions may take after a group is written.
+    pub(super) fn reserve_after(&self, group: &[Arc<Commit>]) -> u64 {
+        let mut bytes = self.unresolved.decision_bytes();
+        for (phase, state) in group.iter().filter_map(|request| request.phase.as_ref()) {
+            match phase {
+                Phase::Prepare => bytes += state.decision_bytes(),
+                Phase::Commit | Phase::Rollback => bytes -= state.decision_bytes(),
+            }
+        }
+        bytes
     }
 }

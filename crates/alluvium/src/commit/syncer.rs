@@ -2,10 +2,12 @@
 //! It also reads the clocks, so that times are confirmed and jumps are found even if no client
 //! reads.
 
+use crate::commit::env::CommitEnv;
+use crate::commit::log::Log;
 use crate::commit::pipeline::CommitPipeline;
 use crate::error::Result;
 use crate::sync::time::Instant;
-use crate::wal::PreparedSegment;
+use crate::wal::{PreparedSegment, SegmentPlan};
 
 /// With free space for this many log segments, several segments may be prepared.
 const AMPLE_SEGMENTS: u64 = 256;
@@ -76,5 +78,39 @@ impl CommitPipeline {
     fn remove_surplus(&self) {
         let surplus = self.log.lock().take_surplus(&self.env);
         surplus.into_iter().for_each(PreparedSegment::remove);
+    }
+}
+
+impl Log {
+    /// Returns true if the log may soon roll and the next segment is not prepared.
+    pub(super) fn wants_segment(&self, env: &CommitEnv) -> bool {
+        let soon = self.may_seal_soon(env);
+        let wal = self.wal.as_ref();
+        !env.ballast.is_low() && wal.is_some_and(|wal| wal.wants_plan(soon))
+    }
+
+    fn may_seal_soon(&self, env: &CommitEnv) -> bool {
+        self.active_bytes() >= env.core.plan().worth_sealing_bytes()
+    }
+
+    /// Takes out the prepared segments that are not needed, for the caller to remove.
+    pub fn take_surplus(&mut self, env: &CommitEnv) -> Vec<PreparedSegment> {
+        let soon = self.may_seal_soon(env);
+        let wal = self.wal.as_mut();
+        wal.map_or_else(Vec::new, |wal| wal.take_surplus(soon))
+    }
+
+    /// Returns the segment for the sync thread to prepare for the next roll, if it is time.
+    pub fn plan_segment(&mut self, env: &CommitEnv, ample_space: bool) -> Option<SegmentPlan> {
+        if let Some(wal) = &mut self.wal {
+            wal.set_ample_space(ample_space);
+        }
+        if !self.wants_segment(env) {
+            return None;
+        }
+        let room = self.room_for_rows(env, &[]).beyond_ballast(env);
+        let wal = self.wal.as_mut()?;
+        wal.leave_free(room);
+        wal.plan_next()
     }
 }
