@@ -73,7 +73,7 @@ pub fn handles(db: &Database, k: &Keyspace, store: &Path) -> Handles {
         snapshot: db.snapshot().expect("snapshot"),
         prepared: prepared.prepare(b"x").expect("prepare"),
         ordered,
-        changes: db.changes(db.visible_seqno() + 1).expect("changes"),
+        changes: changes(db),
         store: BackupStore::open(store).expect("store"),
         value: k.get(b"held").expect("get").expect("the row"),
         db: db.clone(),
@@ -86,6 +86,16 @@ pub fn handles(db: &Database, k: &Keyspace, store: &Path) -> Handles {
         load,
         batch,
         cancel,
+    }
+}
+
+/// Opens a stream of the next changes. The writers beside it may have moved the log past them.
+fn changes(db: &Database) -> Changes {
+    loop {
+        match db.changes(db.visible_seqno() + 1) {
+            Err(Error::ChangesLost { .. }) => {}
+            opened => return opened.expect("changes"),
+        }
     }
 }
 
