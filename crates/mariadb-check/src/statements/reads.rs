@@ -2,6 +2,7 @@
 
 use alluvium_testkit::Rng;
 
+use super::plans::{is_cut_by_sorts, may_cut};
 use super::schema::{Column, Index, Table};
 use super::statement::{Compare, Statement};
 use super::types::Kind;
@@ -167,6 +168,9 @@ fn covering(table: &Table, rng: &mut Rng) -> Statement {
 fn grouped(table: &Table, rng: &mut Rng) -> Statement {
     let column = rng.pick(&table.columns);
     let other = rng.pick(&table.columns);
+    if is_cut_by_sorts(column) {
+        return plain(table, rng);
+    }
     let shown = match column.is_exact() {
         true => format!("{}, ", column.name),
         false => String::new(),
@@ -240,7 +244,7 @@ fn aggregate(column: &Column, rng: &mut Rng) -> String {
     let name = &column.name;
     match rng.below(4) {
         0 => format!("COUNT({name})"),
-        1 => format!("COUNT(DISTINCT {name})"),
+        1 if !is_cut_by_sorts(column) => format!("COUNT(DISTINCT {name})"),
         2 if column.kind.has_sum() => format!("SUM({name})"),
         _ if column.is_exact() && !matches!(column.kind, Kind::Bit(_)) => {
             let function = rng.pick(&["MIN", "MAX"]);
@@ -263,7 +267,7 @@ fn comparable(table: &Table, other: &Table, rng: &mut Rng) -> (String, String) {
     for left in &table.columns {
         let fits = |right: &&Column| match left.kind.family() {
             super::types::Family::Other => left.kind == right.kind,
-            family => right.kind.family() == family,
+            family => right.kind.family() == family && !may_cut(left, right),
         };
         let fitting = other.columns.iter().filter(fits);
         pairs.extend(fitting.map(|right| (&left.name, &right.name)));
