@@ -42,7 +42,7 @@ after: $2"
 expect_error() { # name, statement, number, text
     local found
     if found=$(sql "$2" 2>&1); then fail "$1: no error from: $2"; fi
-    [[ $found == *"ERROR $3 "*"${4:-}"* ]] || fail "$1: expected error $3 ${4:-}, found: $found"
+    [[ $found == *"ERROR $3 "*"${4:-}"* ]] || fail "$1: expected error $3 ${4:-}, found: ${found:0:1000}"
     say "ok: $1"
 }
 

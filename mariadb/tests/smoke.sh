@@ -33,8 +33,7 @@ check_statements() {
 }
 
 check_restart() {
-    "$folder/stop"
-    start
+    restart
     check_rows 'after a restart'
 }
 
@@ -64,5 +63,5 @@ check_rows 'after the statements'
 check_restart
 check_kill
 expect 'drop' 'DROP TABLE smoke.a; DROP DATABASE smoke' ''
-"$folder/stop"
+stop
 check_commands
