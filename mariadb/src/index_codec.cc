@@ -279,11 +279,17 @@ bool IndexCodec::decode(Bytes key, Bytes value, uint8_t *record) const {
 }
 
 Tuple encode_tuple(const std::vector<KeyPart> &parts, const uint8_t *tuple, key_part_map map,
-                   std::string &out) {
+                   std::string &out, KeyUse use) {
+    const auto has = [&](size_t part) {
+        return part < parts.size() && map & (key_part_map(1) << part);
+    };
     Tuple result;
     out.clear();
-    for (; result.parts < parts.size() && map & (key_part_map(1) << result.parts); result.parts++)
-        result.has_null |= append_key_part(parts[result.parts], tuple, out);
+    for (; has(result.parts); result.parts++) {
+        // The parts before the last one are equal in the whole range.
+        const KeyUse part_use = has(result.parts + 1) ? KeyUse::Exact : use;
+        result.has_null |= append_key_part(parts[result.parts], tuple, out, part_use);
+    }
     return result;
 }
 

@@ -94,8 +94,9 @@ struct Tuple {
     bool has_null = false;
 };
 
-// Replaces `out` with the images of the leading parts of a tuple of the server.
+// Replaces `out` with the images of the leading parts of a tuple of the server. A low limit may be
+// lower than the tuple.
 Tuple encode_tuple(const std::vector<KeyPart> &parts, const uint8_t *tuple, key_part_map map,
-                   std::string &out);
+                   std::string &out, KeyUse use = KeyUse::Exact);
 
 } // namespace alluvium_sql

@@ -206,7 +206,7 @@ Extra append_part(const KeyPart &part, const uint8_t *record, std::string &out) 
     return null ? Extra() : extra_of(part, value);
 }
 
-bool append_key_part(const KeyPart &part, const uint8_t *&tuple, std::string &out) {
+bool append_key_part(const KeyPart &part, const uint8_t *&tuple, std::string &out, KeyUse use) {
     const bool null = part.nullable && *tuple != 0;
     if (part.nullable) tuple++;
     Value value{tuple, part.length};
@@ -216,6 +216,9 @@ bool append_key_part(const KeyPart &part, const uint8_t *&tuple, std::string &ou
         tuple += tuple_length_bytes;
     }
     tuple += part.length;
+    const bool fills = use == KeyUse::LowLimit && part.kind == KeyKind::Char && !part.descending &&
+                       part.collation->low_filler.length > 0;
+    if (fills) value.length = part.collation->low_filler.trimmed(value.data, value.length);
     append_image(part, null, value, out);
     return null;
 }

@@ -91,8 +91,11 @@ Extra append_part(const KeyPart &part, const uint8_t *record, std::string &out);
 
 // Appends the image of a part of a key tuple of the server, as handler::index_read_map gets it, and
 // moves `tuple` to the next part: null byte if nullable, 2 length bytes for VARCHAR and BLOB, then
-// `length` bytes. Returns true if the value is NULL.
-bool append_key_part(const KeyPart &part, const uint8_t *&tuple, std::string &out);
+// `length` bytes. Returns true if the value is NULL. A low limit may be lower than its value: a
+// reader of its range sees all rows that the server's LIKE finds without an index.
+enum class KeyUse { Exact, LowLimit };
+bool append_key_part(const KeyPart &part, const uint8_t *&tuple, std::string &out,
+                     KeyUse use = KeyUse::Exact);
 
 // Moves past the image of a part. False: damage.
 bool skip_part(const KeyPart &part, Bytes &cursor);

@@ -275,8 +275,9 @@ int ha_alluvium::read_before(uchar *record, const std::string &key, bool inclusi
 
 int ha_alluvium::index_read_map(uchar *record, const uchar *key, key_part_map map,
                                 enum ha_rkey_function flag) {
+    KeyUse use = flag == HA_READ_KEY_OR_NEXT ? KeyUse::LowLimit : KeyUse::Exact;
     Tuple tuple =
-        encode_tuple(parts_of(active_index), key, tuple_map(active_index, map), key_buffer_);
+        encode_tuple(parts_of(active_index), key, tuple_map(active_index, map), key_buffer_, use);
     const KEY &info = table->key_info[active_index];
     bool whole = info.flags & HA_NOSAME && tuple.parts >= info.user_defined_key_parts &&
                  !tuple.has_null;

@@ -133,6 +133,12 @@ private:
             }
         }
         trims_char = form[0] == TextForm::Spaces || is_czech(cs_);
+        // Only the Unicode algorithm has characters without weight.
+        if (cs_->uca && form[0] == TextForm::Counted) {
+            low_filler.length = space.length;
+            my_ci_fill(cs_, reinterpret_cast<char *>(low_filler.bytes), low_filler.length,
+                       static_cast<int>(cs_->min_sort_char));
+        }
         if (!is_thai(cs_)) return;
         // Tone marks move to the end of the text, so spaces before them count; and without padding
         // the server compares only up to a zero.

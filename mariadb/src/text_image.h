@@ -49,6 +49,9 @@ public:
     // Trailing spaces of a CHAR do not count, so they may be cut before the weights are made.
     bool trims_char = true;
     Space space;
+    // Fills the least text of a LIKE in a CHAR, where it is above texts that end in characters
+    // without weight. A low limit leaves it out. Length 0: none.
+    Space low_filler{{}, 0};
     // Most bytes of a character.
     size_t character_bytes_max = 1;
 
