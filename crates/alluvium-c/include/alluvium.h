@@ -1225,6 +1225,12 @@ alluvium_code alluvium_keyspace_drop(const struct alluvium_database *database,
                                      const struct alluvium_keyspace *keyspace,
                                      struct alluvium_error **error);
 
+// Gets true if a prepared transaction without a decision writes to the keyspace.
+alluvium_code alluvium_keyspace_has_prepared_writer(const struct alluvium_database *database,
+                                                    const struct alluvium_keyspace *keyspace,
+                                                    bool *has,
+                                                    struct alluvium_error **error);
+
 // Returns another handle of the same keyspace, to be freed too; NULL for NULL.
 struct alluvium_keyspace *alluvium_keyspace_clone(const struct alluvium_keyspace *keyspace);
 
@@ -1552,6 +1558,13 @@ void alluvium_prepared_free(struct alluvium_prepared *prepared);
 alluvium_code alluvium_transaction_set_read_point(const struct alluvium_transaction *transaction,
                                                   const struct alluvium_snapshot *snapshot,
                                                   struct alluvium_error **error);
+
+// Gets the number of the commit that plain reads of the transaction see; `seqno` gets 0 if they see
+// the newest commit, or if the transaction takes its read point at a later call. Takes no read
+// point.
+alluvium_code alluvium_transaction_read_point(const struct alluvium_transaction *transaction,
+                                              uint64_t *seqno,
+                                              struct alluvium_error **error);
 
 // Sets the maximum of later waits for a row lock, in milliseconds, or ALLUVIUM_NO_WAIT. 0: the
 // database's lock_timeout_ms.

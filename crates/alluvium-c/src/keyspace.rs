@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use alluvium::{Database, Error, Keyspace, Result};
 
 use crate::borrow::{given, handles_out, lend, slices, text, utf8};
-use crate::call::{call, find, make, quietly};
+use crate::call::{answer, call, find, make, quietly};
 use crate::database::alluvium_database;
 use crate::error::{alluvium_code, alluvium_error};
 use crate::options::alluvium_keyspace_options;
@@ -100,6 +100,21 @@ pub extern "C" fn alluvium_keyspace_drop(
     call(error, || {
         let keyspace = given(keyspace, "keyspace")?;
         given(database, "database")?.0.drop_keyspace(&keyspace.0)
+    })
+}
+
+/// Gets true if a prepared transaction without a decision writes to the keyspace.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_keyspace_has_prepared_writer(
+    database: Option<&alluvium_database>,
+    keyspace: Option<&alluvium_keyspace>,
+    has: Option<&mut MaybeUninit<bool>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    answer(error, has, || {
+        let keyspace = &given(keyspace, "keyspace")?.0;
+        let writer = given(database, "database")?.0.prepared_writer(keyspace)?;
+        Ok(writer.is_some())
     })
 }
 

@@ -29,6 +29,21 @@ pub extern "C" fn alluvium_transaction_set_read_point(
     })
 }
 
+/// Gets the number of the commit that plain reads of the transaction see; `seqno` gets 0 if they see
+/// the newest commit, or if the transaction takes its read point at a later call. Takes no read
+/// point.
+#[unsafe(no_mangle)]
+pub extern "C" fn alluvium_transaction_read_point(
+    transaction: Option<&alluvium_transaction>,
+    seqno: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<*mut alluvium_error>>,
+) -> alluvium_code {
+    answer(error, seqno, || {
+        let transaction = given(transaction, "transaction")?.running()?;
+        Ok(transaction.read_point()?.unwrap_or(0))
+    })
+}
+
 /// Sets the maximum of later waits for a row lock, in milliseconds, or ALLUVIUM_NO_WAIT. 0: the
 /// database's lock_timeout_ms.
 #[unsafe(no_mangle)]

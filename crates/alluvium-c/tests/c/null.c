@@ -60,6 +60,7 @@ static void handles_are_missing(void) {
     INVALID(alluvium_keyspaces_open(NULL, NULL, 0, NULL, NULL, E));
     INVALID(alluvium_keyspace_existing(NULL, S("x"), &keyspace, E));
     INVALID(alluvium_keyspace_drop(NULL, NULL, E));
+    INVALID(alluvium_keyspace_has_prepared_writer(NULL, NULL, NULL, E));
     INVALID(alluvium_keyspace_get_options(NULL, NULL, E));
     INVALID(alluvium_get(alluvium_keyspace_reader(NULL), S("x"), &value, E));
     INVALID(alluvium_get_into(alluvium_keyspace_reader(NULL), S("x"), NULL, 0, &size, &found, E));

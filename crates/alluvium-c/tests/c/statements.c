@@ -44,7 +44,12 @@ static void statements_have_a_read_point(const alluvium_database *database, cons
     alluvium_transaction *transaction = begin(database, ALLUVIUM_ISOLATION_READ_COMMITTED, 0);
     alluvium_snapshot *snapshot;
     OK(alluvium_snapshot_open(database, &snapshot, E));
+    uint64_t seqno = 1, shown = alluvium_snapshot_seqno(snapshot);
+    OK(alluvium_transaction_read_point(transaction, &seqno, E));
+    CHECK(seqno == 0);
     OK(alluvium_transaction_set_read_point(transaction, snapshot, E));
+    OK(alluvium_transaction_read_point(transaction, &seqno, E));
+    CHECK(seqno == shown);
     alluvium_snapshot_free(snapshot);
     OK(alluvium_put(alluvium_keyspace_writer(rows), S("a"), S("2"), E));
     CHECK(strcmp(read_in(transaction, rows, "a"), "1") == 0);
@@ -52,6 +57,7 @@ static void statements_have_a_read_point(const alluvium_database *database, cons
     CHECK(strcmp(read_in(transaction, rows, "a"), "2") == 0);
     OK(alluvium_transaction_rollback(transaction, E));
     INVALID(alluvium_transaction_set_read_point(transaction, NULL, E));
+    INVALID(alluvium_transaction_read_point(transaction, &seqno, E));
     alluvium_transaction_free(transaction);
 
     transaction = begin(database, ALLUVIUM_ISOLATION_SNAPSHOT, 0);

@@ -221,11 +221,16 @@ void test_prepared(void) {
     alluvium_database *database = open_new("prepared", NULL);
     alluvium_keyspace *rows = keyspace_of(database, "rows");
     alluvium_prepared *prepared = prepare(database, rows, "first");
+    bool has = false;
+    OK(alluvium_keyspace_has_prepared_writer(database, rows, &has, E));
+    CHECK(has);
     FAILS(ALLUVIUM_CODE_KEYSPACE_IN_USE, alluvium_keyspace_drop(database, rows, E));
     size_t size;
     const uint8_t *xid = alluvium_error_xid(failure, &size);
     CHECK(same(xid, size, "first"));
     OK(alluvium_prepared_commit(prepared, E));
+    OK(alluvium_keyspace_has_prepared_writer(database, rows, &has, E));
+    CHECK(!has);
     INVALID(alluvium_prepared_commit(prepared, E));
     INVALID(alluvium_prepared_rollback(prepared, E));
     CHECK(alluvium_prepared_xid(prepared, &size) == NULL);

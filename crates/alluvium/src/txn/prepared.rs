@@ -9,6 +9,7 @@ use crate::commit::Request;
 use crate::commit::prepared::{Phase, PreparedState};
 use crate::db::{Database, Durability};
 use crate::error::{Error, Result};
+use crate::keyspace::Keyspace;
 use crate::txn::lock_waits::Tagged;
 
 /// Prepared transaction that waits for its coordinator's decision. It holds its row locks.
@@ -182,6 +183,22 @@ impl Database {
         shared.core.access.check_open()?;
         let log = shared.commits.log.lock();
         Ok(log.unresolved.states().map(|s| s.xid.clone()).collect())
+    }
+
+    /// Returns the id of an undecided prepared transaction that writes to a keyspace, with or
+    /// without a handle; `None` if there is none. For a caller that keeps out new writers of the
+    /// keyspace and wants all earlier ones to have ended. Waits for a group of commits under way.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a keyspace of another database; `Closed`, `Forked`.
+    pub fn prepared_writer(&self, keyspace: &Keyspace) -> Result<Option<Vec<u8>>> {
+        let shared = self.shared();
+        shared.core.access.check_open()?;
+        keyspace.check_within(self)?;
+        let log = shared.commits.log.lock();
+        let writer = log.unresolved.writer_of(keyspace.tree().id);
+        Ok(writer.map(|state| state.xid.clone()))
     }
 
     /// Takes a prepared transaction to decide on it: after a restart, or after an earlier handle

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::ValueKind;
+use crate::base::{SeqNo, ValueKind};
 use crate::commit::payload::check_sizes;
 use crate::db::core::Core;
 use crate::error::{Error, Result};
@@ -106,6 +106,21 @@ impl Transaction {
         let before = std::mem::replace(&mut *self.state.statement.lock(), at);
         drop(before);
         Ok(())
+    }
+
+    /// Returns the number of the commit that plain reads see; `None` if they see the newest one, or
+    /// if the transaction takes its read point at a later call. Takes no read point.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` after the transaction's end; `Closed`, `Forked`.
+    pub fn read_point(&self) -> Result<Option<SeqNo>> {
+        self.check_open()?;
+        if self.options.isolation != Isolation::ReadCommitted {
+            return Ok(self.state.fixed.get().map(ReadsAt::seqno));
+        }
+        let statement = self.state.statement.lock();
+        Ok(statement.as_ref().map(|at| at.seqno()))
     }
 
     /// Sets the maximum of later waits for a row lock; `None`: the database's

@@ -146,6 +146,25 @@ fn a_late_read_point_is_taken_by_the_first_read() {
 }
 
 #[test]
+fn a_transaction_tells_its_read_point_and_takes_none() {
+    let (_, db, k) = database(tiny());
+    put(&k, "a", "1");
+    let [early, txn] = [begin(&db, Isolation::Snapshot), late(&db, Isolation::Snapshot)];
+    let first = db.visible_seqno();
+    put(&k, "a", "2");
+    assert_eq!(early.read_point().expect("point"), Some(first));
+    assert_eq!(txn.read_point().expect("point"), None);
+    assert_eq!(get(&txn, &k, "a").as_deref(), Some("2"));
+    assert_eq!(txn.read_point().expect("point"), Some(db.visible_seqno()));
+    let statement = begin(&db, Isolation::ReadCommitted);
+    assert_eq!(statement.read_point().expect("point"), None);
+    statement.set_read_point(Some(&snapshot(&db))).expect("set");
+    put(&k, "a", "3");
+    let before = Some(db.visible_seqno() - 1);
+    assert_eq!(statement.read_point().expect("point"), before);
+}
+
+#[test]
 fn a_late_read_point_is_taken_after_the_first_lock_is_granted() {
     let (_, db, k) = database(tiny());
     put(&k, "a", "0");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use alluvium::vfs::{CrashOptions, FaultEffect, FaultVfs, IoCall, MemVfs, Vfs};
 use alluvium::{
-    Database, Durability, Error, Isolation, Keyspace, Options, PreparedTransaction, Result,
+    Database, Durability, Error, Isolation, Keyspace, KeyspaceOptions, Options, PreparedTransaction, Result,
     Transaction, TransactionOptions,
 };
 
@@ -185,6 +185,26 @@ fn without_a_log_nothing_can_be_prepared_and_nothing_prepared_can_be_opened() {
     let (db, k) = reopen(&vfs, unlogged);
     assert_eq!(text(&k, "a").as_deref(), Some("prepared"));
     drop(db);
+}
+
+#[test]
+fn the_prepared_writer_of_a_keyspace_is_named_until_its_decision() {
+    let (vfs, db, k) = database(tiny());
+    let other = db.keyspace("other", KeyspaceOptions::default());
+    let other = other.expect("keyspace");
+    let open = impatient(&db);
+    open.put(&k, b"b", b"not prepared").expect("put");
+    assert_eq!(db.prepared_writer(&k).expect("look"), None);
+    let prepared = prepare(&db, &k, b"x", "a").expect("prepare");
+    assert_eq!(db.prepared_writer(&k).expect("look"), Some(b"x".to_vec()));
+    drop((open, prepared));
+    assert_eq!(db.prepared_writer(&other).expect("look"), None);
+    db.close().expect("close");
+    let (db, k) = reopen(&vfs, tiny());
+    assert_eq!(db.prepared_writer(&k).expect("look"), Some(b"x".to_vec()));
+    let taken = db.take_prepared(b"x").expect("take");
+    taken.commit().expect("commit");
+    assert_eq!(db.prepared_writer(&k).expect("look"), None);
 }
 
 #[test]
