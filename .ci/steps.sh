@@ -323,6 +323,7 @@ step_mariadb() {
     mariadb/tests/checkpoint.sh
     mariadb/tests/expiry.sh
     mariadb/tests/locks.sh
+    mariadb/tests/indexes.sh
     "$check" statements --seed 2000
     "$check" clients
     "$check" kills --rounds 10

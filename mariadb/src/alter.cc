@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
 // ALTER TABLE in place: columns are added, dropped and moved by a new layout, without touching a
-// row. New indexes are built by a bulk load. Everything becomes visible by one write of the
-// dictionary.
+// row. New indexes are built while other connections write the table (index_build.h). Everything
+// becomes visible by one write of the dictionary, under the exclusive metadata lock.
+//
+// A crash before that write leaves keyspaces that no table names; the next start drops them.
 
 #include <algorithm>
 
@@ -11,6 +13,7 @@
 #include "errors.h"
 #include "expiry.h"
 #include "ha_alluvium.h"
+#include "index_build.h"
 
 namespace alluvium_sql {
 
@@ -26,9 +29,6 @@ constexpr alter_table_operations instant_operations =
     ALTER_COLUMN_NAME | ALTER_COLUMN_DEFAULT | ALTER_COLUMN_OPTION | ALTER_COLUMN_VCOL |
     ALTER_PARTITIONED;
 
-// Rows in memory before a bulk load writes them to temporary files.
-constexpr uint64_t load_memory_bytes = 32 << 20;
-
 // State of one ALTER of one table, or of one partition.
 struct AlterContext : inplace_alter_handler_ctx {
     std::string name;
@@ -36,12 +36,13 @@ struct AlterContext : inplace_alter_handler_ctx {
     TableEntry new_entry;
     // Numbers of the new table's keys that get a new keyspace.
     std::vector<uint> added;
+    // Index id of the keyspace that the build needs meanwhile.
+    uint64_t changes = 0;
+    // Ids of the keyspaces that this change has created.
+    std::vector<uint64_t> created;
+    // Null if there are no new keys.
+    std::unique_ptr<IndexBuild> build;
 
-    std::vector<uint64_t> added_indexes() const {
-        std::vector<uint64_t> indexes;
-        for (uint number : added) indexes.push_back(new_entry.indexes[number]);
-        return indexes;
-    }
     std::vector<uint64_t> dropped_indexes() const {
         std::vector<uint64_t> dropped;
         for (uint64_t index : old_entry.indexes)
@@ -50,6 +51,26 @@ struct AlterContext : inplace_alter_handler_ctx {
                 dropped.push_back(index);
         return dropped;
     }
+};
+
+// Lets the codecs and virtual columns use all columns of a record.
+class AllColumns {
+public:
+    AllColumns(THD *thd, TABLE &table)
+        : table_(table), read_(tmp_use_all_columns(&table, &table.read_set)),
+          write_(tmp_use_all_columns(&table, &table.write_set)) {
+        table.in_use = thd;
+    }
+    ~AllColumns() {
+        tmp_restore_column_map(&table_.read_set, read_);
+        tmp_restore_column_map(&table_.write_set, write_);
+    }
+    AllColumns(const AllColumns &) = delete;
+    AllColumns &operator=(const AllColumns &) = delete;
+
+private:
+    TABLE &table_;
+    MY_BITMAP *const read_, *const write_;
 };
 
 bool same_name(const LEX_CSTRING &a, const LEX_CSTRING &b) {
@@ -198,6 +219,9 @@ bool keeps_primary_key(const TABLE &table, const TABLE &altered, Alter_inplace_i
 enum_alter_inplace_result
 ha_alluvium::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) {
     alter_table_operations flags = info->handler_flags;
+    if (flags & (ALTER_STORED_COLUMN_TYPE | ALTER_VIRTUAL_COLUMN_TYPE))
+        info->unsupported_reason =
+            my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
     if (flags & ~(index_operations | instant_operations)) {
         // The base class knows which of the others are changes of the server's files alone.
         info->handler_flags &= ~(index_operations | instant_operations);
@@ -222,7 +246,7 @@ ha_alluvium::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
     TableEntry next = share_->entry();
     if (!plan_layout(*table, *altered, *info, share_->entry(), next))
         return HA_ALTER_INPLACE_NOT_SUPPORTED;
-    return flags & index_operations ? HA_ALTER_INPLACE_SHARED_LOCK : HA_ALTER_INPLACE_INSTANT;
+    return flags & index_operations ? HA_ALTER_INPLACE_NOCOPY_NO_LOCK : HA_ALTER_INPLACE_INSTANT;
 }
 
 // Called for changes of options. The next number is set by a copy; all others are the server's.
@@ -241,6 +265,40 @@ bool ha_alluvium::can_convert_nocopy(const Field &field, const Column_definition
            static_cast<const Field_varstring &>(field).length_bytes == length_bytes;
 }
 
+namespace {
+
+// Creates the keyspaces of the new keys and begins their build.
+int begin_build(const TableShare &share, THD *thd, TABLE &altered, AlterContext &context) {
+    PrimaryCodec primary(altered, primary_key_of(altered));
+    std::vector<uint64_t> indexes;
+    std::vector<alluvium_keyspace_options> options;
+    for (uint number : context.added) {
+        indexes.push_back(context.new_entry.indexes[number]);
+        options.push_back(keyspace_options(altered, primary, number));
+    }
+    context.changes = context.new_entry.next_index++;
+    indexes.push_back(context.changes);
+    options.emplace_back();
+    options.back().struct_size = sizeof(alluvium_keyspace_options);
+    if (int error = engine.dictionary->create_keyspaces(context.new_entry, indexes, options))
+        return error;
+    context.created = indexes;
+    context.build = std::make_unique<IndexBuild>(share, altered, context.new_entry, context.added,
+                                                 context.changes);
+    return context.build->begin(thd);
+}
+
+} // namespace
+
+// Reports the error of a build, if there is one.
+bool ha_alluvium::report_build(int error, TABLE *altered, uint duplicate) {
+    if (error == HA_ERR_FOUND_DUPP_KEY && duplicate != MAX_KEY)
+        print_keydup_error(altered, &altered->key_info[duplicate], MYF(0));
+    else if (error)
+        print_error(error, MYF(0));
+    return error != 0;
+}
+
 bool ha_alluvium::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
     AlterContext *context = new AlterContext;
     info->handler_ctx = context;
@@ -253,192 +311,52 @@ bool ha_alluvium::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info
         return true;
     }
     plan_indexes(*table, *altered, *info, context->old_entry, *context);
-    PrimaryCodec primary(*altered, primary_key_of(*altered));
-    std::vector<alluvium_keyspace_options> options;
-    for (uint number : context->added)
-        options.push_back(keyspace_options(*altered, primary, number));
-    int error = engine.dictionary->create_keyspaces(context->new_entry, context->added_indexes(),
-                                                    options);
-    if (!error) return false;
-    print_error(error, MYF(0));
-    context->added.clear();
-    return true;
+    if (context->added.empty()) return false;
+    return report_build(begin_build(*share_, ha_thd(), *altered, *context), altered, MAX_KEY);
 }
-
-namespace {
-
-// Builds the new indexes of one table by one scan of its rows.
-class IndexBuild {
-public:
-    IndexBuild(const TableShare &share, TABLE &altered, const AlterContext &context)
-        : share_(share), altered_(altered), context_(context),
-          primary_(altered, primary_key_of(altered)), rows_(codec()) {}
-
-    // 0, or an error of the handler. `duplicate` gets the number of the key that is not unique,
-    // whose row is then in the record of the new table.
-    int run(THD *thd, uint &duplicate);
-
-private:
-    RowCodec codec() const {
-        RowLayout layout = row_layout(altered_, PrimaryCodec(altered_, primary_key_of(altered_)));
-        const StoredLayout &stored = context_.new_entry.layouts.back();
-        layout.version = stored.version;
-        for (size_t i = 0; i < layout.columns.size(); i++) {
-            layout.columns[i].id = stored.columns[i].id;
-            layout.columns[i].initial = context_.new_entry.initial[i];
-        }
-        return RowCodec(std::move(layout), context_.new_entry.layouts);
-    }
-    int begin();
-    template <typename Visit> int scan(THD *thd, Visit visit);
-    int read(Bytes key, Bytes value);
-    int put(size_t place, uint &duplicate);
-    int find_duplicate(THD *thd, const ErrorPlace &error, uint &duplicate);
-
-    const TableShare &share_;
-    TABLE &altered_;
-    const AlterContext &context_;
-    PrimaryCodec primary_;
-    RowCodec rows_;
-    std::vector<IndexCodec> indexes_;
-    std::vector<Keyspace> keyspaces_;
-    Ingest ingest_;
-    std::string row_key_, key_, value_;
-};
-
-int IndexBuild::begin() {
-    for (uint number : context_.added) {
-        indexes_.emplace_back(altered_, altered_.key_info[number], primary_);
-        keyspaces_.emplace_back();
-        int error = engine.dictionary->open_keyspace(
-            context_.new_entry.id, context_.new_entry.indexes[number], keyspaces_.back());
-        if (error) return error;
-    }
-    alluvium_ingest_options options = {};
-    options.struct_size = sizeof options;
-    options.any_order = 1;
-    options.memory_bytes = load_memory_bytes;
-    // Entries of other indexes end with the row's key, so they never are duplicates.
-    options.duplicates = ALLUVIUM_DUPLICATES_REFUSE;
-    ErrorPlace error;
-    return handler_error(
-        alluvium_ingest_begin(engine.database, &options, into(ingest_), error.out()), error,
-        nullptr);
-}
-
-int IndexBuild::read(Bytes key, Bytes value) {
-    uchar *record = altered_.record[0];
-    if (!primary_.decode(key, record) ||
-        rows_.decode(value.at, value.length(), record) != Decoded::Ok)
-        return HA_ERR_CRASHED;
-    row_key_.assign(reinterpret_cast<const char *>(key.at), key.length());
-    if (!altered_.s->virtual_fields) return 0;
-    return altered_.update_virtual_fields(altered_.file, VCOL_UPDATE_FOR_WRITE) ? HA_ERR_GENERIC
-                                                                               : 0;
-}
-
-template <typename Visit> int IndexBuild::scan(THD *thd, Visit visit) {
-    Cursor cursor;
-    ErrorPlace error;
-    bool found = false;
-    alluvium_code code =
-        alluvium_cursor_open(alluvium_keyspace_reader(share_.primary_keyspace()), nullptr,
-                             into(cursor), error.out());
-    if (code == ALLUVIUM_CODE_OK)
-        code = alluvium_cursor_seek_first(cursor.get(), &found, error.out());
-    while (code == ALLUVIUM_CODE_OK && found) {
-        if (thd_kill_level(thd)) return HA_ERR_ABORTED_BY_USER;
-        if (int failed = read(key_of(cursor), value_of(cursor))) return failed;
-        if (int failed = visit()) return failed;
-        code = alluvium_cursor_next(cursor.get(), &found, error.out());
-    }
-    return handler_error(code, error, thd);
-}
-
-int IndexBuild::put(size_t place, uint &duplicate) {
-    indexes_[place].encode(altered_.record[0], row_key_, key_, value_);
-    ErrorPlace error;
-    alluvium_code code =
-        alluvium_put(alluvium_ingest_writer(ingest_.get(), keyspaces_[place].get()), key_.data(),
-                     key_.size(), value_.data(), value_.size(), error.out());
-    if (code == ALLUVIUM_CODE_DUPLICATE_KEY) return find_duplicate(nullptr, error, duplicate);
-    return handler_error(code, error, nullptr);
-}
-
-// The load may find a duplicate long after it was put, so its row is looked for.
-int IndexBuild::find_duplicate(THD *thd, const ErrorPlace &error, uint &duplicate) {
-    size_t size = 0;
-    const uint8_t *data = alluvium_error_key(error.get(), &size);
-    std::string wanted(reinterpret_cast<const char *>(data), data ? size : 0);
-    constexpr int found = -1;
-    int failed = scan(thd ? thd : altered_.in_use, [&]() {
-        for (size_t i = 0; i < indexes_.size(); i++) {
-            if (!indexes_[i].is_unique()) continue;
-            indexes_[i].encode(altered_.record[0], row_key_, key_, value_);
-            duplicate = context_.added[i];
-            if (key_ == wanted) return found;
-        }
-        return 0;
-    });
-    return failed && failed != found ? failed : HA_ERR_FOUND_DUPP_KEY;
-}
-
-int IndexBuild::run(THD *thd, uint &duplicate) {
-    if (int error = begin()) return error;
-    int failed = scan(thd, [&]() {
-        for (size_t i = 0; i < indexes_.size(); i++)
-            if (int error = put(i, duplicate)) return error;
-        return 0;
-    });
-    if (failed) return failed;
-    ErrorPlace error;
-    alluvium_code code = alluvium_ingest_finish(ingest_.get(), nullptr, error.out());
-    if (code == ALLUVIUM_CODE_DUPLICATE_KEY) return find_duplicate(thd, error, duplicate);
-    return handler_error(code, error, thd);
-}
-
-} // namespace
 
 bool ha_alluvium::inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
     auto *context = static_cast<AlterContext *>(info->handler_ctx);
-    if (!context || context->added.empty()) return false;
-    altered->in_use = ha_thd();
-    MY_BITMAP *old_read = tmp_use_all_columns(altered, &altered->read_set);
-    MY_BITMAP *old_write = tmp_use_all_columns(altered, &altered->write_set);
-    uint duplicate = MAX_KEY;
-    int error = IndexBuild(*share_, *altered, *context).run(ha_thd(), duplicate);
-    if (error == HA_ERR_FOUND_DUPP_KEY && duplicate != MAX_KEY)
-        print_keydup_error(altered, &altered->key_info[duplicate], MYF(0));
-    else if (error)
-        print_error(error, MYF(0));
-    tmp_restore_column_map(&altered->read_set, old_read);
-    tmp_restore_column_map(&altered->write_set, old_write);
-    return error != 0;
+    if (!context || !context->build) return false;
+    AllColumns all(ha_thd(), *altered);
+    int error = context->build->run(ha_thd());
+    return report_build(error, altered, context->build->duplicate());
 }
 
-// Called with `commit` false also where the preparation has failed or was never begun.
-bool ha_alluvium::commit_inplace_alter_table(TABLE *, Alter_inplace_info *info, bool commit) {
+// Called with `commit` false also where the preparation has failed or was never begun. Then other
+// connections may be writing the table.
+bool ha_alluvium::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info,
+                                             bool commit) {
     std::vector<AlterContext *> contexts;
     if (commit && info->group_commit_ctx)
         for (inplace_alter_handler_ctx **one = info->group_commit_ctx; *one; one++)
             contexts.push_back(static_cast<AlterContext *>(*one));
     else if (info->handler_ctx)
         contexts.push_back(static_cast<AlterContext *>(info->handler_ctx));
-    // Tells the server that all partitions are done.
-    info->group_commit_ctx = nullptr;
     if (!commit) {
-        for (AlterContext *context : contexts)
-            engine.dictionary->drop_keyspaces(context->new_entry.id, context->added_indexes());
+        for (AlterContext *context : contexts) {
+            context->build.reset();
+            engine.dictionary->drop_keyspaces(context->new_entry.id, context->created);
+        }
         return false;
     }
     std::vector<std::pair<std::string, TableEntry>> entries;
-    for (AlterContext *context : contexts) entries.emplace_back(context->name, context->new_entry);
-    if (int error = engine.dictionary->write_all(entries)) {
-        print_error(error, MYF(0));
-        return true;
+    for (AlterContext *context : contexts) {
+        entries.emplace_back(context->name, context->new_entry);
+        if (!context->build) continue;
+        AllColumns all(ha_thd(), *altered);
+        int error = context->build->finish(ha_thd());
+        if (report_build(error, altered, context->build->duplicate())) return true;
     }
-    for (AlterContext *context : contexts)
-        engine.dictionary->drop_keyspaces(context->old_entry.id, context->dropped_indexes());
+    if (report_build(engine.dictionary->write_all(entries), altered, MAX_KEY)) return true;
+    // Tells the server that all partitions are done.
+    info->group_commit_ctx = nullptr;
+    for (AlterContext *context : contexts) {
+        std::vector<uint64_t> dropped = context->dropped_indexes();
+        if (context->build) dropped.push_back(context->changes);
+        context->build.reset();
+        engine.dictionary->drop_keyspaces(context->old_entry.id, dropped);
+    }
     return false;
 }
 

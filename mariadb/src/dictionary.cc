@@ -9,6 +9,13 @@
 
 namespace alluvium_sql {
 
+namespace {
+
+// The server's name for the copy of ALTER TABLE, after that of the database.
+const char copied_table[] = "/#sql-alter";
+
+} // namespace
+
 std::string table_name(const char *path) {
     return path[0] == '.' && path[1] == '/' ? path + 2 : path;
 }
@@ -160,11 +167,35 @@ int Dictionary::create_keyspaces(const TableEntry &entry, const std::vector<uint
         int failed = handler_error(alluvium_keyspace_open(database_, name.data(), name.size(),
                                                           &options[i], into(keyspace), error.out()),
                                    error, nullptr);
-        if (!failed) continue;
-        drop_keyspaces(entry.id, std::vector<uint64_t>(indexes.begin(), indexes.begin() + i));
-        return failed;
+        if (failed) {
+            drop_keyspaces(entry.id, std::vector<uint64_t>(indexes.begin(), indexes.begin() + i));
+            return failed;
+        }
+        std::lock_guard<std::mutex> guard(mutex_);
+        complete_since_[name] = UINT64_MAX;
     }
     return 0;
+}
+
+uint64_t Dictionary::complete_since(uint64_t table, uint64_t index) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    auto found = complete_since_.find(keyspace_name(table, index));
+    return found == complete_since_.end() ? 0 : found->second;
+}
+
+// Called after the write of the entry, before any other connection can open the table.
+void Dictionary::note_complete(const TableEntry &entry, Complete complete) {
+    uint64_t now = UINT64_MAX;
+    ErrorPlace error;
+    // After an error no older read point may use the table.
+    if (alluvium_visible_seqno(database_, &now, error.out()) != ALLUVIUM_CODE_OK)
+        log_failure("read the number of the newest commit", error);
+    std::lock_guard<std::mutex> guard(mutex_);
+    for (uint64_t index : entry.indexes) {
+        auto found = complete_since_.find(keyspace_name(entry.id, index));
+        if (found == complete_since_.end()) continue;
+        if (complete == Complete::AllIndexes || found->second == UINT64_MAX) found->second = now;
+    }
 }
 
 int Dictionary::open_keyspace(uint64_t table, uint64_t index, Keyspace &keyspace) {
@@ -190,6 +221,8 @@ void Dictionary::drop_keyspaces(uint64_t table, const std::vector<uint64_t> &ind
         if (code == ALLUVIUM_CODE_OK && keyspace)
             code = alluvium_keyspace_drop(database_, keyspace.get(), error.out());
         if (code != ALLUVIUM_CODE_OK) log_failure("drop an unused keyspace", error);
+        std::lock_guard<std::mutex> guard(mutex_);
+        complete_since_.erase(name);
     }
 }
 
@@ -204,7 +237,9 @@ int Dictionary::write_all(const std::vector<std::pair<std::string, TableEntry>> 
                                           value.size(), error.out());
         if (code != ALLUVIUM_CODE_OK) return handler_error(code, error, nullptr);
     }
-    return write_batch(batch.get());
+    if (int error = write_batch(batch.get())) return error;
+    for (const auto &named : entries) note_complete(named.second, Complete::NewIndexes);
+    return 0;
 }
 
 int Dictionary::rename(const std::string &from, const std::string &to) {
@@ -225,7 +260,10 @@ int Dictionary::rename(const std::string &from, const std::string &to) {
         code = alluvium_put(writer, new_key.data(), new_key.size(), value.data(), value.size(),
                             error.out());
     if (code != ALLUVIUM_CODE_OK) return handler_error(code, error, nullptr);
-    return write_batch(batch.get());
+    if (int error = write_batch(batch.get())) return error;
+    // The copy of ALTER TABLE got its rows after it was made.
+    if (from.find(copied_table) != std::string::npos) note_complete(entry, Complete::AllIndexes);
+    return 0;
 }
 
 int Dictionary::drop(const std::string &name) {

@@ -12,6 +12,7 @@
 
 #pragma once
 
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -50,6 +51,9 @@ public:
     int open_keyspace(uint64_t table, uint64_t index, Keyspace &keyspace);
     // Drops keyspaces. A failure is logged: the next start tries again.
     void drop_keyspaces(uint64_t table, const std::vector<uint64_t> &indexes);
+    // Returns the commit at which an index was complete: an older read point must not use it. 0 for
+    // an index that is older than this opening of the engine.
+    uint64_t complete_since(uint64_t table, uint64_t index);
 
     // Writes the row of a table, durably.
     int write(const std::string &name, const TableEntry &entry) {
@@ -81,12 +85,16 @@ private:
     // Logs that the entry of a table cannot be read, and returns the handler's error.
     int entry_error(const std::string &name, DecodedEntry decoded);
     int scan(const std::string &prefix, std::vector<std::pair<std::string, std::string>> &rows);
+    enum class Complete { NewIndexes, AllIndexes };
+    void note_complete(const TableEntry &entry, Complete complete);
 
     alluvium_database *const database_;
     Keyspace keyspace_;
-    // Guards `next_`.
+    // Guards `next_` and `complete_since_`.
     std::mutex mutex_;
     uint64_t next_ = 1;
+    // For each index that was made since the engine was opened, by its keyspace.
+    std::map<std::string, uint64_t> complete_since_;
 };
 
 template <typename Visit> int Dictionary::for_each(Visit visit) {

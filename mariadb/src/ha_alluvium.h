@@ -174,6 +174,7 @@ private:
     bool is_primary(uint number) const { return number == share_->primary_number(); }
 
     // -- read.cc
+    int check_complete(uint number);
     int open_range(uint number, Limits limits);
     int open_prefix(uint number, const std::string &prefix);
     int move(Move move, bool &found);
@@ -195,6 +196,9 @@ private:
     // -- multi_read.cc
     bool can_batch(uint number) const;
     int fill_batch(bool &empty);
+
+    // -- alter.cc
+    bool report_build(int error, TABLE *altered, uint duplicate);
 
     // -- write.cc
     int check_duplicates(const uchar *record, const std::string *old_key, const uchar *old_record);

@@ -24,6 +24,8 @@ struct FreeHandle {
     void operator()(alluvium_lock_cancel *cancel) const { alluvium_lock_cancel_free(cancel); }
     void operator()(alluvium_transaction *txn) const { alluvium_transaction_free(txn); }
     void operator()(alluvium_prepared *prepared) const { alluvium_prepared_free(prepared); }
+    void operator()(alluvium_changes *changes) const { alluvium_changes_free(changes); }
+    void operator()(alluvium_change *change) const { alluvium_change_free(change); }
 };
 
 template <typename Handle> using Owned = std::unique_ptr<Handle, FreeHandle>;

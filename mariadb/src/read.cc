@@ -189,7 +189,15 @@ int ha_alluvium::decode_row(uchar *record, Bytes key, Bytes value) {
     return 0;
 }
 
+// The entries of an index that was built after the transaction's read point are too new for it. So
+// are the rows of a table that was made or emptied since.
+int ha_alluvium::check_complete(uint number) {
+    uint64_t since = share_->complete_since(number);
+    return since && transaction_ ? transaction_->check_read_point(since) : 0;
+}
+
 int ha_alluvium::index_init(uint number, bool) {
+    if (int error = check_complete(number)) return error;
     active_index = number;
     return 0;
 }
@@ -308,7 +316,10 @@ int ha_alluvium::index_read_map(uchar *record, const uchar *key, key_part_map ma
 int ha_alluvium::rnd_init(bool scan) {
     forget_cursor();
     scan_begins_ = scan;
-    return scan ? open_range(static_cast<uint>(share_->primary_number()), {}) : 0;
+    if (!scan) return 0;
+    uint primary = static_cast<uint>(share_->primary_number());
+    if (int error = check_complete(primary)) return error;
+    return open_range(primary, {});
 }
 
 int ha_alluvium::rnd_end() {

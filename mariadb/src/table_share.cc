@@ -148,12 +148,15 @@ TableShare::~TableShare() {
 
 int TableShare::open_keyspaces() {
     std::vector<Keyspace> opened;
+    std::vector<uint64_t> complete_since;
     for (uint64_t index : entry_.indexes) {
         opened.emplace_back();
         if (int error = engine.dictionary->open_keyspace(entry_.id, index, opened.back()))
             return error;
+        complete_since.push_back(engine.dictionary->complete_since(entry_.id, index));
     }
     keyspaces_ = std::move(opened);
+    complete_since_ = std::move(complete_since);
     return 0;
 }
 

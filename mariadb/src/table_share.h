@@ -54,6 +54,8 @@ public:
     size_t primary_number() const { return primary_number_; }
     const alluvium_keyspace *keyspace(size_t number) const { return keyspaces_[number].get(); }
     const alluvium_keyspace *primary_keyspace() const { return keyspace(primary_number_); }
+    // Returns the commit at which an index was complete: an older read point must not use it.
+    uint64_t complete_since(size_t number) const { return complete_since_[number]; }
 
     // Sets `empty` to true if the table has no rows now.
     int is_empty(bool &empty) const;
@@ -96,6 +98,7 @@ private:
     TableEntry entry_;
     size_t primary_number_ = 0;
     std::vector<Keyspace> keyspaces_;
+    std::vector<uint64_t> complete_since_;
     std::unique_ptr<PrimaryCodec> primary_;
     // Null for the primary key.
     std::vector<std::unique_ptr<IndexCodec>> indexes_;

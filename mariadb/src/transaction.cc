@@ -129,6 +129,16 @@ int Transaction::begin_consistent_snapshot() {
     return txn_ ? 0 : begin(ReadPoint::Now);
 }
 
+int Transaction::check_read_point(uint64_t since) {
+    // At READ COMMITTED a statement takes its read point after it has opened its tables.
+    if (!txn_ || read_committed_) return 0;
+    uint64_t seqno = 0;
+    ErrorPlace error;
+    alluvium_code code = alluvium_transaction_read_point(txn_.get(), &seqno, error.out());
+    if (code != ALLUVIUM_CODE_OK) return handler_error(code, error, thd_);
+    return seqno && seqno < since ? HA_ERR_TABLE_DEF_CHANGED : 0;
+}
+
 int Transaction::get(const alluvium_keyspace *keyspace, const std::string &key, Value &value) {
     ErrorPlace error;
     alluvium_reader reader = alluvium_transaction_reader(txn_.get(), keyspace);

@@ -44,6 +44,9 @@ public:
     // Returns the microsecond at which the open transaction began; 0 without one. For any thread.
     uint64_t begun_us() const { return begun_us_; }
 
+    // HA_ERR_TABLE_DEF_CHANGED if the transaction reads as of a commit before this one.
+    int check_read_point(uint64_t since);
+
     // -- Reads. The value is null if there is no row.
     int get(const alluvium_keyspace *keyspace, const std::string &key, Value &value);
     int multi_get(const alluvium_keyspace *keyspace, const std::vector<alluvium_slice> &keys,
