@@ -6,11 +6,11 @@
 // Writers know nothing of a build. Their changes of rows are read from the engine's log:
 //
 //   begin    under the exclusive metadata lock, so no open transaction has written the table.
-//            Takes a snapshot. From now on a thread moves the keys of changed rows from the log to a
-//            keyspace of changes.
-//   run      loads the entries of the snapshot's rows. Then rounds: each takes a newer snapshot, and
-//            gives each row that changed between the two its newer entries. The rounds end when few
-//            rows change meanwhile.
+//            Takes a snapshot. From now on a thread moves the keys of changed rows from the log to
+//            a keyspace of changes.
+//   run      loads the entries of the snapshot's rows. Then rounds: each takes a newer snapshot,
+//            and gives each row that changed between the two its newer entries. The rounds end when
+//            few rows change meanwhile.
 //   finish   the last round, under the exclusive metadata lock.
 //
 // Invariant: between two rounds the indexes have exactly the entries of the rows of `applied_`.
