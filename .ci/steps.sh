@@ -324,6 +324,9 @@ step_mariadb() {
     mariadb/tests/expiry.sh
     mariadb/tests/locks.sh
     mariadb/tests/indexes.sh
+    mariadb/tests/answers.sh
+    mariadb/tests/transactions.sh
+    mariadb/tests/replication.sh
     "$check" statements --seed 2000
     "$check" clients
     "$check" kills --rounds 10

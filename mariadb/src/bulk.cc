@@ -81,6 +81,8 @@ bool ha_alluvium::wants_bulk_load() {
     if (is_new || load_error_ || !empty) return !load_error_ && empty;
     // The second look finds rows of the transactions that have just ended.
     load_error_ = lock_out_writers(thd);
+    // Prepared transactions have row locks, which a load would pass by.
+    if (!load_error_ && engine.dictionary->check_prepared(share_->entry())) return false;
     if (!load_error_) load_error_ = find_empty(empty);
     return !load_error_ && empty;
 }

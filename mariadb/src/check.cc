@@ -131,6 +131,11 @@ int TableCheck::run() {
         if (i != primary) error = check_index(i);
     tmp_restore_column_map(&table_.read_set, old_read);
     tmp_restore_column_map(&table_.write_set, old_write);
+    if (error == HA_ERR_CRASHED) {
+        const std::string text = own_error_text(error_damaged);
+        push_warning(thd_, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE, text.c_str());
+        return HA_ADMIN_CORRUPT;
+    }
     if (error) return HA_ADMIN_FAILED;
     return failures_ ? HA_ADMIN_CORRUPT : HA_ADMIN_OK;
 }

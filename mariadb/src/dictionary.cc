@@ -266,10 +266,29 @@ int Dictionary::rename(const std::string &from, const std::string &to) {
     return 0;
 }
 
+int Dictionary::check_prepared(const TableEntry &entry) {
+    for (uint64_t index : entry.indexes) {
+        std::string name = keyspace_name(entry.id, index);
+        Keyspace keyspace;
+        bool written = false;
+        ErrorPlace error;
+        alluvium_code code = alluvium_keyspace_existing(database_, name.data(), name.size(),
+                                                        into(keyspace), error.out());
+        if (code == ALLUVIUM_CODE_OK && keyspace)
+            code = alluvium_keyspace_has_prepared_writer(database_, keyspace.get(), &written,
+                                                         error.out());
+        if (code != ALLUVIUM_CODE_OK) return handler_error(code, error, nullptr);
+        if (written) return error_prepared_writes;
+    }
+    return 0;
+}
+
 int Dictionary::drop(const std::string &name) {
     TableEntry entry;
     int failed = read(name, entry);
     if (failed && failed != error_entry_damaged) return failed;
+    if (!failed)
+        if (int error = check_prepared(entry)) return error;
     std::vector<std::string> keys = {entry_key(name)};
     // The keyspaces of a damaged entry have no name here: the next start drops them.
     if (!failed) {

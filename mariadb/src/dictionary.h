@@ -62,6 +62,9 @@ public:
     // Writes the rows of several tables in one commit.
     int write_all(const std::vector<std::pair<std::string, TableEntry>> &entries);
     int rename(const std::string &from, const std::string &to);
+    // Returns `error_prepared_writes` if a prepared transaction writes the table. It has locks of
+    // rows, but after a restart or a lost connection no metadata lock of the server.
+    int check_prepared(const TableEntry &entry);
     // Also drops a table whose entry is damaged, but not one that a newer version wrote.
     int drop(const std::string &name);
 

@@ -2,12 +2,25 @@
 
 #include "errors.h"
 
+#include <utility>
+
 namespace alluvium_sql {
 
 namespace {
 
 // Text of the last own error of this thread: the server asks for it right after the failed call.
 thread_local std::string last_text;
+
+// Damage that the engine has found for this thread; empty if the plugin itself has found it.
+thread_local std::string damage_text;
+
+// The server cuts a text after 200 bytes, so the advice comes first.
+std::string damaged_text() {
+    const std::string found = std::exchange(damage_text, {});
+    return "damaged data, other tables stay usable: restore a backup, or stop the server and run "
+           "`alluvium repair`: " +
+           (found.empty() ? "a row, an index entry or the dictionary" : found);
+}
 
 int own(OwnError error, const ErrorPlace &place) {
     last_text = place.text();
@@ -46,7 +59,8 @@ int handler_error(alluvium_code code, const ErrorPlace &place, THD *thd) {
     case ALLUVIUM_CODE_NO_SPACE:
         return HA_ERR_DISK_FULL;
     case ALLUVIUM_CODE_CORRUPTION:
-        sql_print_error("ALLUVIUM: %s", place.text().c_str());
+        damage_text = place.text();
+        sql_print_error("ALLUVIUM: %s", damage_text.c_str());
         return HA_ERR_CRASHED;
     case ALLUVIUM_CODE_KEYSPACE_DROPPED:
         return HA_ERR_TABLE_DEF_CHANGED;
@@ -83,8 +97,9 @@ std::string own_error_text(int error) {
         return last_text.substr(0, last_text.find(": ")) +
                ": write fewer rows in one transaction, or raise alluvium_memory_bytes";
     case error_poisoned:
-        return "no more writes after a failed write to disk: " + last_text +
-               "; repair the cause and restart the server";
+        return "no more writes after a failed write to disk: repair the cause and restart the "
+               "server: " +
+               last_text;
     case error_row_format:
         return "a stored row does not match the table's definition: run CHECK TABLE";
     case error_key_too_long:
@@ -97,6 +112,11 @@ std::string own_error_text(int error) {
                "that version or a later one";
     case error_mark_damaged:
         return "the table's AUTO_INCREMENT mark in the dictionary is damaged";
+    case error_damaged:
+        return damaged_text();
+    case error_prepared_writes:
+        return "a prepared XA transaction has written the table: find it with XA RECOVER, and end it "
+               "with XA COMMIT or XA ROLLBACK first";
     default:
         return {};
     }

@@ -24,6 +24,8 @@ enum OwnError : int {
     error_entry_damaged,
     error_entry_newer,
     error_mark_damaged,
+    error_damaged,
+    error_prepared_writes,
 };
 
 // Failed calls since the start of the server.

@@ -69,6 +69,7 @@ public:
     int close() override;
     int extra(enum ha_extra_function operation) override;
     int reset() override;
+    void print_error(int error, myf flags) override;
     bool get_error_message(int error, String *text) override;
     ulonglong table_version() const override;
 

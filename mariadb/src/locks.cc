@@ -3,6 +3,8 @@
 // Begin of a statement and its row locks. The server's metadata locks serve LOCK TABLES, so there
 // are no table locks here.
 
+#include "engine.h"
+#include "errors.h"
 #include "ha_alluvium.h"
 
 namespace alluvium_sql {
@@ -19,6 +21,20 @@ bool skips_locked(enum thr_lock_type type) {
     return type == TL_READ_SKIP_LOCKED || type == TL_WRITE_SKIP_LOCKED;
 }
 
+// Whether the statement relies on metadata locks to keep all writers of the table out.
+bool locks_out_writers(THD *thd, int type) {
+    switch (thd_sql_command(thd)) {
+    case SQLCOM_ALTER_TABLE:
+    case SQLCOM_CREATE_INDEX:
+    case SQLCOM_DROP_INDEX:
+        return true;
+    case SQLCOM_LOCK_TABLES:
+        return type == F_WRLCK;
+    default:
+        return false;
+    }
+}
+
 } // namespace
 
 THR_LOCK_DATA **ha_alluvium::store_lock(THD *, THR_LOCK_DATA **to, enum thr_lock_type type) {
@@ -30,6 +46,8 @@ THR_LOCK_DATA **ha_alluvium::store_lock(THD *, THR_LOCK_DATA **to, enum thr_lock
 
 int ha_alluvium::external_lock(THD *thd, int type) {
     if (type == F_UNLCK) return 0;
+    if (locks_out_writers(thd, type))
+        if (int error = engine.dictionary->check_prepared(share_->entry())) return error;
     transaction_ = &Transaction::of(thd);
     return transaction_->enter_statement();
 }

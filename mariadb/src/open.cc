@@ -92,6 +92,11 @@ int ha_alluvium::reset() {
     return 0;
 }
 
+// The server's text for damage names a repair of the index, which this engine does not have.
+void ha_alluvium::print_error(int error, myf flags) {
+    handler::print_error(error == HA_ERR_CRASHED ? static_cast<int>(error_damaged) : error, flags);
+}
+
 bool ha_alluvium::get_error_message(int error, String *text) {
     std::string own = own_error_text(error);
     if (!own.empty()) text->append(own.data(), own.size());

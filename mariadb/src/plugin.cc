@@ -2,6 +2,8 @@
 //
 // Declaration of the plugin; open and close of its database.
 
+#include <sys/stat.h>
+
 #include "definition.h"
 #include "engine.h"
 #include "errors.h"
@@ -62,10 +64,17 @@ int open_database() {
     options.durability = ALLUVIUM_DURABILITY_BUFFERED;
     options.event_listener = report_event;
     options.lock_wait_listener = report_lock_wait;
+    struct stat folder;
+    bool is_new = stat(settings.data_directory, &folder) != 0;
     ErrorPlace error;
     if (alluvium_open(settings.data_directory, strlen(settings.data_directory), &options,
-                      &engine.database, error.out()) == ALLUVIUM_CODE_OK)
+                      &engine.database, error.out()) == ALLUVIUM_CODE_OK) {
+        // An administrator who has lost the folder, or not mounted it, finds the reason here.
+        if (is_new)
+            sql_print_warning("ALLUVIUM: '%s' was missing, so the engine has no tables yet",
+                              settings.data_directory);
         return 0;
+    }
     sql_print_error("ALLUVIUM: cannot open '%s': %s", settings.data_directory,
                     error.text().c_str());
     return 1;

@@ -161,6 +161,7 @@ int TableShare::open_keyspaces() {
 }
 
 int TableShare::truncate() {
+    if (int error = engine.dictionary->check_prepared(entry_)) return error;
     TableEntry next = entry_;
     std::vector<alluvium_keyspace_options> options;
     for (size_t i = 0; i < entry_.indexes.size(); i++) {
