@@ -29,8 +29,8 @@ pub extern "C" fn alluvium_transaction_set_read_point(
     })
 }
 
-/// Gets the number of the commit that plain reads of the transaction see; `seqno` gets 0 if they see
-/// the newest commit, or if the transaction takes its read point at a later call. Takes no read
+/// Gets the number of the commit that plain reads of the transaction see; `seqno` gets 0 if they
+/// see the newest commit, or if the transaction takes its read point at a later call. Takes no read
 /// point.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvium_transaction_read_point(

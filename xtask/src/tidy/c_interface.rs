@@ -98,6 +98,10 @@ const NAMES: Names = Names {
         ("Database::begin_with", "alluvium_begin"),
         ("Database::bulk_load", "any_order"),
         ("Database::changes", "alluvium_changes_open"),
+        (
+            "Database::prepared_writer",
+            "alluvium_keyspace_has_prepared_writer",
+        ),
         ("Database::changes_with", "alluvium_changes_open"),
         ("Database::drop_keyspace", "alluvium_keyspace_drop"),
         ("Database::existing_keyspace", "alluvium_keyspace_existing"),

@@ -149,7 +149,10 @@ fn a_late_read_point_is_taken_by_the_first_read() {
 fn a_transaction_tells_its_read_point_and_takes_none() {
     let (_, db, k) = database(tiny());
     put(&k, "a", "1");
-    let [early, txn] = [begin(&db, Isolation::Snapshot), late(&db, Isolation::Snapshot)];
+    let [early, txn] = [
+        begin(&db, Isolation::Snapshot),
+        late(&db, Isolation::Snapshot),
+    ];
     let first = db.visible_seqno();
     put(&k, "a", "2");
     assert_eq!(early.read_point().expect("point"), Some(first));
