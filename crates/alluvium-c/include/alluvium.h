@@ -1559,8 +1559,8 @@ alluvium_code alluvium_transaction_set_read_point(const struct alluvium_transact
                                                   const struct alluvium_snapshot *snapshot,
                                                   struct alluvium_error **error);
 
-// Gets the number of the commit that plain reads of the transaction see; `seqno` gets 0 if they see
-// the newest commit, or if the transaction takes its read point at a later call. Takes no read
+// Gets the number of the commit that plain reads of the transaction see; `seqno` gets 0 if they
+// see the newest commit, or if the transaction takes its read point at a later call. Takes no read
 // point.
 alluvium_code alluvium_transaction_read_point(const struct alluvium_transaction *transaction,
                                               uint64_t *seqno,
