@@ -261,9 +261,10 @@ int IndexBuild::drain(uint64_t last) {
 }
 
 int IndexBuild::collect(const alluvium_change *change, alluvium_batch *batch) {
-    // The metadata lock keeps out bulk loads.
+    // The metadata lock keeps out bulk loads, but the commit of a transaction larger than memory is
+    // an ingest too.
     if (alluvium_change_get_kind(change) == ALLUVIUM_CHANGE_KIND_INGEST)
-        return fail_with("the table was loaded while an index was built");
+        return fail_with("a transaction larger than memory changed the table meanwhile: try again");
     alluvium_writer writer = alluvium_batch_writer(batch, changes_.get());
     for (size_t i = 0; i < alluvium_change_operation_count(change); i++) {
         alluvium_operation operation = {};
