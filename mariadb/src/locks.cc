@@ -21,7 +21,7 @@ bool skips_locked(enum thr_lock_type type) {
     return type == TL_READ_SKIP_LOCKED || type == TL_WRITE_SKIP_LOCKED;
 }
 
-// Whether the statement relies on metadata locks to keep all writers of the table out.
+// Returns true if the statement relies on metadata locks to keep out all writers of the table.
 bool locks_out_writers(THD *thd, int type) {
     switch (thd_sql_command(thd)) {
     case SQLCOM_ALTER_TABLE:

@@ -69,7 +69,7 @@ int open_database() {
     ErrorPlace error;
     if (alluvium_open(settings.data_directory, strlen(settings.data_directory), &options,
                       &engine.database, error.out()) == ALLUVIUM_CODE_OK) {
-        // An administrator who has lost the folder, or not mounted it, finds the reason here.
+        // The log gives the reason if the folder was lost or is not mounted.
         if (is_new)
             sql_print_warning("ALLUVIUM: '%s' was missing, so the engine has no tables yet",
                               settings.data_directory);

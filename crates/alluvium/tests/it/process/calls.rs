@@ -89,7 +89,7 @@ pub fn handles(db: &Database, k: &Keyspace, store: &Path) -> Handles {
     }
 }
 
-/// Opens a stream of the next changes. The writers beside it may have moved the log past them.
+/// Opens a stream of the next changes. Concurrent writers may have moved the log past them.
 fn changes(db: &Database) -> Changes {
     loop {
         match db.changes(db.visible_seqno() + 1) {
