@@ -66,14 +66,24 @@ have_leveldb() { printf '#include <leveldb/c.h>\n' | cc -E - >/dev/null 2>&1; }
 
 debian_packages=(build-essential libclang-dev cmake libleveldb-dev ninja-build)
 
-# Runs apt-get, and waits up to five minutes for other package managers, which hold its locks.
+# Runs apt-get, and waits up to five minutes for other package managers, which hold its locks. If an
+# earlier one was ended while it installed, completes its work first.
 apt_get() {
-    local as_root=() output until=$((SECONDS + ${ALLUVIUM_APT_SECONDS:-300}))
+    local as_root=() output completed= until=$((SECONDS + ${ALLUVIUM_APT_SECONDS:-300}))
     [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
     while ! output=$("${as_root[@]}" env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" 2>&1); do
         printf '%s\n' "$output" >&2
-        # apt-get names the process that holds the lock.
-        case $output in *'Could not get lock'*) ;; *) return 1 ;; esac
+        case $output in
+            # apt-get names the process that holds the lock.
+            *'Could not get lock'*) ;;
+            *'dpkg was interrupted'*)
+                [ -z "$completed" ] || return 1
+                completed=yes
+                "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive dpkg --configure -a >&2 || return 1
+                continue
+                ;;
+            *) return 1 ;;
+        esac
         if [ "$SECONDS" -ge "$until" ]; then
             missing 'the locks of apt-get: wait for the process that it names above, or end it'
             return 1
