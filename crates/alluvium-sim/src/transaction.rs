@@ -21,7 +21,7 @@ use alluvium::{
     TransactionOptions,
 };
 
-use alluvium::internal::{has_spilled, spill};
+use alluvium::internal::{has_spilled, is_in_tables, spill};
 
 use crate::client::Client;
 use crate::history::{History, Intent, mark, set_unmarked};
@@ -370,7 +370,7 @@ impl Running<'_> {
             self.transaction.rollback();
             return Ok(());
         }
-        let prepares = ending != Ending::Commit && !has_spilled(&self.transaction);
+        let prepares = ending != Ending::Commit;
         // An undecided transaction keeps the lock on its mark, so it gets a row of its own.
         let place = if prepares {
             1000 + self.tag as usize
@@ -438,9 +438,7 @@ impl Running<'_> {
         } = self;
         let (result, durability) = if has_spilled(&transaction) {
             world.records.count("transactions with writes in files", 1);
-            set_unmarked(Some(tag));
-            let result = transaction.commit();
-            set_unmarked(None);
+            let result = committing(tag, true, || transaction.commit());
             (result, Durability::Sync)
         } else {
             (transaction.commit(), world.durability(None))
@@ -500,6 +498,10 @@ impl Running<'_> {
             Ending::PrepareOrdered(durability) => durability,
             _ => Durability::Sync,
         };
+        if has_spilled(&transaction) {
+            let what = "transactions prepared with writes in files";
+            world.records.count(what, 1);
+        }
         let transaction = match transaction.prepare_with(&tag.to_be_bytes(), durability) {
             Ok(transaction) => transaction,
             Err(error) => {
@@ -530,13 +532,22 @@ impl Running<'_> {
     }
 }
 
+/// Calls `commit`. If it is an ingest, its log record has no operations that tell the tag.
+fn committing<T>(tag: u64, is_ingest: bool, commit: impl FnOnce() -> T) -> T {
+    set_unmarked(is_ingest.then_some(tag));
+    let result = commit();
+    set_unmarked(None);
+    result
+}
+
 /// Commits a prepared transaction as a coordinator does. Returns the number of its commit.
 fn commit_ordered(
     world: &World,
     mut transaction: PreparedTransaction,
     tag: u64,
 ) -> Checked<Option<u64>> {
-    let ordered = transaction.commit_ordered();
+    let is_ingest = is_in_tables(&transaction);
+    let ordered = committing(tag, is_ingest, || transaction.commit_ordered());
     let result = ordered.and_then(|()| transaction.commit());
     world.records.count("ordered commits", 1);
     world.committed(tag, result, Durability::Buffered)
@@ -551,7 +562,8 @@ pub(crate) fn decide(
 ) -> Checked<Option<u64>> {
     if commit {
         let durability = world.durability(None);
-        let result = transaction.commit();
+        let is_ingest = is_in_tables(&transaction);
+        let result = committing(tag, is_ingest, || transaction.commit());
         // A commit that found no space stays prepared.
         return world.committed(tag, result, durability);
     }

@@ -96,10 +96,11 @@ mod version;
 pub mod vfs;
 mod wal;
 
-pub use base::{KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX, KeyspaceId, SeqNo, VALUE_BYTES_MAX};
+pub use base::{
+    KEY_BYTES_MAX, KEYSPACE_NAME_BYTES_MAX, KeyspaceId, SeqNo, VALUE_BYTES_MAX, XID_BYTES_MAX,
+};
 pub use changes::{Change, ChangeKind, ChangedKeyspace, Changes, ChangesOptions, Operation};
 pub use clock::Clock;
-pub use commit::prepared::XID_BYTES_MAX;
 pub use compaction::{CompactionFilter, FilterDecision};
 pub use db::{
     Amplification, CheckpointInfo, Compared, Database, Durability, Histogram,

@@ -18,6 +18,9 @@ pub const SEQNO_MAX: SeqNo = (1 << 56) - 1;
 /// Longest key in bytes.
 pub const KEY_BYTES_MAX: usize = 65_535;
 
+/// Maximum length in bytes of the id of a prepared transaction.
+pub const XID_BYTES_MAX: usize = 255;
+
 /// Longest name of a keyspace in bytes. Each opening of a keyspace holds a copy of the name in
 /// memory.
 pub const KEYSPACE_NAME_BYTES_MAX: usize = 65_535;

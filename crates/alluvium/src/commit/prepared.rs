@@ -15,22 +15,25 @@
 //! The log keeps room in its current segment for the decisions on all unresolved prepares, so a
 //! decision is written even if the device is full. A prepare that finds no such room is refused.
 //!
+//! A transaction whose writes do not fit into memory is prepared in tables instead: the manifest
+//! names them and its id, and the log has no record of it. Its commit installs the tables as an
+//! ingest does (`db/prepared_tables.rs`).
+//!
 //! The list of unresolved prepares is guarded by the log's mutex and changes in log order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::base::coding::{Decoder, put_bytes};
-use crate::base::{KeyspaceId, SegmentId, SeqNo};
+use crate::base::{KeyspaceId, SegmentId, SeqNo, XID_BYTES_MAX};
 use crate::commit::payload::Ops;
+use crate::compaction::output::TreeTables;
 use crate::db::options::Durability;
 use crate::error::{Error, Result};
 use crate::memory::{Charge, MemoryBudget, Use};
+use crate::txn::layers::Spilled;
 use crate::txn::lock_table::{LockHash, TxnId};
 use crate::wal::{RecordKind, WalWriter, frame_bytes};
-
-/// Maximum length in bytes of the id of a prepared transaction.
-pub const XID_BYTES_MAX: usize = 255;
 
 /// Prepared transaction, shared by the log and the handle that resolves it.
 pub(crate) struct PreparedState {
@@ -47,6 +50,15 @@ pub(crate) struct PreparedState {
     /// Owner of its row locks.
     pub owner: TxnId,
     pub locks: Vec<LockHash>,
+    /// Its writes, if they are in tables instead of the log.
+    pub in_tables: Option<InTables>,
+}
+
+/// Writes of a prepared transaction in tables that the manifest names.
+pub(crate) struct InTables {
+    pub trees: Vec<TreeTables>,
+    /// The tables as layers: other transactions look for locked rows there.
+    pub spilled: Arc<Spilled>,
 }
 
 /// Step of a prepared transaction that a request performs.
@@ -98,6 +110,22 @@ impl PreparedState {
             durability,
             owner: TxnId(0),
             locks: Vec::new(),
+            in_tables: None,
+        }
+    }
+
+    /// Creates the state of a transaction that is prepared in tables. The caller sets its locks.
+    pub fn in_tables(
+        xid: &[u8],
+        trees: Vec<TreeTables>,
+        spilled: Arc<Spilled>,
+        durability: Durability,
+    ) -> PreparedState {
+        PreparedState {
+            keyspaces: trees.iter().map(|part| part.tree.id).collect(),
+            owner: spilled.owner(),
+            in_tables: Some(InTables { trees, spilled }),
+            ..PreparedState::new(xid, &[], durability)
         }
     }
 
@@ -106,9 +134,23 @@ impl PreparedState {
         &self.body[self.ops_at..]
     }
 
+    /// Returns its tables; empty if its writes are in the log.
+    pub fn trees(&self) -> &[TreeTables] {
+        let of = self.in_tables.as_ref();
+        of.map_or(&[], |in_tables| &in_tables.trees)
+    }
+
+    /// Returns true if the log has its prepare record.
+    fn is_logged(&self) -> bool {
+        self.in_tables.is_none()
+    }
+
     /// Returns the most bytes that the record of its decision takes in the log: those of a commit.
     pub fn decision_bytes(&self) -> u64 {
-        frame_bytes(self.body.len()) as u64
+        match self.is_logged() {
+            true => frame_bytes(self.body.len()) as u64,
+            false => 0,
+        }
     }
 
     /// Returns the record of a phase: its kind and payload.
@@ -159,9 +201,14 @@ impl Unresolved {
         self.by_xid.values().map(|slot| &slot.state)
     }
 
+    /// Returns those that have a prepare record in the log.
+    fn logged(&self) -> impl Iterator<Item = &Arc<PreparedState>> {
+        self.states().filter(|state| state.is_logged())
+    }
+
     /// Appends their prepare records to the next group of the log.
     pub fn append_to(&self, wal: &mut WalWriter, seqno: SeqNo) {
-        for state in self.states() {
+        for state in self.logged() {
             let (kind, body) = state.record(Phase::Prepare);
             wal.append(seqno, kind, body);
         }
@@ -170,7 +217,7 @@ impl Unresolved {
     /// Returns the payloads of their prepare records, for a sealed generation or a copy of the
     /// database.
     pub fn bodies(&self) -> Vec<Arc<[u8]>> {
-        self.states().map(|state| Arc::clone(&state.body)).collect()
+        self.logged().map(|state| Arc::clone(&state.body)).collect()
     }
 
     /// Returns a prepared transaction that writes to a keyspace, if there is one.

@@ -20,7 +20,7 @@ use crate::wal::{RecordKind, WalWriter};
 
 impl Log {
     /// Refuses a step of a prepared transaction that is impossible now.
-    pub(super) fn admit_phase(
+    pub fn admit_phase(
         &self,
         env: &CommitEnv,
         phase: Phase,
@@ -40,13 +40,16 @@ impl Log {
             let limit = env.core.plan().prepared_bytes();
             return self.unresolved.admit_prepare(state, others, limit);
         }
+        self.check_unresolved(state)
+    }
+
+    /// Refuses a decision on a transaction that is decided already.
+    pub fn check_unresolved(&self, state: &Arc<PreparedState>) -> Result<()> {
         if self.unresolved.has(state) {
-            Ok(())
-        } else {
-            Err(Error::InvalidArgument(
-                "the prepared transaction was resolved already".into(),
-            ))
+            return Ok(());
         }
+        let message = "the prepared transaction was resolved already";
+        Err(Error::InvalidArgument(message.into()))
     }
 
     /// Applies a logged step to the list of unresolved transactions.

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::base::{SeqNo, TableId, ValueFileId, ValueKind};
+use crate::base::{KeyspaceId, SeqNo, TableId, ValueFileId, ValueKind};
 use crate::compaction::separate::{PointsTo, Separator, ValueInputs};
 use crate::db::core::Core;
 use crate::error::{Error, Result};
@@ -26,6 +26,25 @@ pub(crate) struct NewTable {
     pub below: Option<Vec<u8>>,
     /// Value files written together with this table.
     pub values: Vec<ValueFileId>,
+}
+
+/// Finished tables of one keyspace: in key order, without overlaps.
+pub(crate) struct TreeTables {
+    pub tree: Arc<Tree>,
+    pub tables: Vec<NewTable>,
+}
+
+impl TreeTables {
+    /// Returns all tables of `trees`, each with its keyspace.
+    pub fn tables_of(trees: &[TreeTables]) -> impl Iterator<Item = (KeyspaceId, Arc<Table>)> + '_ {
+        let parts = trees.iter().map(|part| (part.tree.id, &part.tables));
+        parts.flat_map(|(id, tables)| tables.iter().map(move |new| (id, Arc::clone(&new.table))))
+    }
+
+    /// Removes the files of all tables of `trees`; no manifest names them.
+    pub fn discard(core: &Core, trees: &[TreeTables]) {
+        trees.iter().for_each(|part| discard(core, &part.tables));
+    }
 }
 
 /// Borders and sizes at which the output is cut into tables.

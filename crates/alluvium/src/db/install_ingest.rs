@@ -16,20 +16,14 @@ use std::sync::Arc;
 use crate::base::SeqNo;
 use crate::commit::Log;
 use crate::commit::marker::{IngestedPart, ingest_marker};
-use crate::compaction::output::{NewTable, discard};
+use crate::commit::prepared::PreparedState;
+use crate::compaction::output::{NewTable, TreeTables};
 use crate::db::options::Durability;
 use crate::db::shared::Shared;
 use crate::db::split::{Placed, fits_last_level, plan_ingest};
 use crate::db::store::Store;
 use crate::error::Result;
-use crate::keyspace::tree::Tree;
 use crate::version::VersionEdit;
-
-/// Tables of an ingest for one keyspace: complete, in key order, without overlaps.
-pub(crate) struct IngestedTree {
-    pub tree: Arc<Tree>,
-    pub tables: Vec<NewTable>,
-}
 
 /// Result of an installed ingest.
 #[derive(Default)]
@@ -41,32 +35,62 @@ pub(crate) struct Installed {
 
 impl Shared {
     /// Installs the tables of an ingest, or discards them. The caller has synced the directory.
-    pub fn install_ingest(&self, trees: &[IngestedTree]) -> Result<Installed> {
+    pub fn install_ingest(&self, trees: &[TreeTables]) -> Result<Installed> {
         // A checkpoint captures the tables as they are. They must not contain an ingest newer than
         // the checkpoint's commit.
         let _no_capture = self.drops.lock();
         let mut log = self.commits.log.lock();
-        let seqno = self.make_place(&mut log, trees).inspect_err(|_| {
-            trees.iter().for_each(|t| discard(&self.core, &t.tables));
-        })?;
-        let last_level_bytes = self.place(trees, seqno);
+        let seqno = self
+            .make_place(&mut log, trees)
+            .inspect_err(|_| TreeTables::discard(&self.core, trees))?;
+        let named: Vec<&[NewTable]> = trees.iter().map(|t| &t.tables[..]).collect();
+        let last_level_bytes = self.place(trees, seqno, |store, edit| {
+            store.append_naming(&self.core, edit, &named)
+        });
         // Published even if the edit found no space: the number is in the log, and nothing else has
         // it.
         self.commits.env.progress.publish(seqno);
         drop(log);
-        let trees = trees.iter().map(|t| &t.tree);
-        trees.for_each(|tree| self.core.release_cursors(tree));
-        self.core.update_admission();
-        self.jobs.wake();
+        self.announce(trees);
         Ok(Installed {
             seqno,
             last_level_bytes: last_level_bytes?,
         })
     }
 
+    /// Installs the tables of a prepared transaction as its commit. Returns its number. After an
+    /// error that poisons nothing it stays prepared. No keyspace of its tables was dropped since: a
+    /// drop is refused while it is undecided.
+    pub fn commit_tables(&self, state: &Arc<PreparedState>) -> Result<SeqNo> {
+        let trees = state.trees();
+        let _no_capture = self.drops.lock();
+        let mut log = self.commits.log.lock();
+        log.check_unresolved(state)?;
+        let seqno = self.make_place(&mut log, trees)?;
+        let placed = self.place(trees, seqno, |store, edit| {
+            edit.resolved.push(state.xid.clone());
+            store.append(&self.core.poison, edit)
+        });
+        if placed.is_ok() {
+            log.unresolved.remove(&state.xid);
+        }
+        self.commits.env.progress.publish(seqno);
+        drop(log);
+        self.announce(trees);
+        placed.map(|_| seqno)
+    }
+
+    /// Lets readers and compactions know of installed tables.
+    fn announce(&self, trees: &[TreeTables]) {
+        let trees = trees.iter().map(|t| &t.tree);
+        trees.for_each(|tree| self.core.release_cursors(tree));
+        self.core.update_admission();
+        self.jobs.wake();
+    }
+
     /// Flushes the memtables that would hide the tables, and reserves an unpublished sequence
     /// number for them.
-    fn make_place(&self, log: &mut Log, trees: &[IngestedTree]) -> Result<SeqNo> {
+    fn make_place(&self, log: &mut Log, trees: &[TreeTables]) -> Result<SeqNo> {
         self.core.access.check_writable()?;
         trees.iter().try_for_each(|t| t.tree.check())?;
         // Without a log, the edit is durable at once and must not overtake earlier commits.
@@ -79,8 +103,14 @@ impl Shared {
         log.mark_ingest(&self.commits.env, &marker(trees))
     }
 
-    /// Installs the tables at `seqno`. Returns their bytes in the last level.
-    fn place(&self, trees: &[IngestedTree], seqno: SeqNo) -> Result<u64> {
+    /// Installs the tables at `seqno` with an edit, which `append` makes durable. Returns their
+    /// bytes in the last level.
+    fn place(
+        &self,
+        trees: &[TreeTables],
+        seqno: SeqNo,
+        append: impl FnOnce(&mut Store, &mut VersionEdit) -> Result<()>,
+    ) -> Result<u64> {
         let mut store = self.store.lock();
         let mut edit = VersionEdit {
             next_table: Some(self.core.files.peek_next_table()),
@@ -99,8 +129,7 @@ impl Shared {
             edit.groups
                 .extend(plan_ingest(id, groups, &placed, table_bytes));
         }
-        let named: Vec<&[NewTable]> = trees.iter().map(|t| &t.tables[..]).collect();
-        store.append_naming(&self.core, &edit, &named)?;
+        append(&mut store, &mut edit)?;
         for ingested in trees {
             let tables = ingested.tables.iter();
             tables.for_each(|t| t.table.raise_seqnos(seqno));
@@ -123,7 +152,7 @@ impl Shared {
 
     /// Assigns the last level to tables without overlaps, and a new upper run to each of the
     /// others. Two of them may go into the same group, which lists a run only once.
-    fn choose_levels(&self, store: &mut Store, of: &IngestedTree, seqno: SeqNo) -> Vec<Placed> {
+    fn choose_levels(&self, store: &mut Store, of: &TreeTables, seqno: SeqNo) -> Vec<Placed> {
         let mut placed = Vec::with_capacity(of.tables.len());
         for table in &of.tables {
             let mut record = table.record.clone();
@@ -140,7 +169,7 @@ impl Shared {
 }
 
 /// Returns the log marker with the rows and tables of each keyspace.
-fn marker(trees: &[IngestedTree]) -> Vec<u8> {
+fn marker(trees: &[TreeTables]) -> Vec<u8> {
     let parts: Vec<IngestedPart> = trees
         .iter()
         .map(|ingested| IngestedPart {

@@ -14,6 +14,7 @@ pub(crate) mod memory;
 mod open;
 pub(crate) mod options;
 pub(crate) mod poison;
+mod prepared_tables;
 mod removals;
 pub(crate) mod row_locks;
 pub(crate) mod shared;

@@ -11,11 +11,12 @@ use crossbeam_utils::CachePadded;
 use crate::base::KeyspaceId;
 use crate::commit::Log;
 use crate::commit::payload::written_rows;
+use crate::compaction::output::TreeTables;
 use crate::db::core::Core;
 use crate::error::{Error, Result};
 use crate::sync::time::Instant;
 use crate::sync::{THREAD_SHARDS, thread_shard};
-use crate::txn::layers::SpilledTransactions;
+use crate::txn::layers::{Spilled, SpilledTransactions};
 use crate::txn::lock_table::{
     Granted, LockFailure, LockHash, LockMode, LockTable, LockWait, OnWait, TxnId,
 };
@@ -203,6 +204,11 @@ impl RowLocks {
         log.unresolved.charge(&self.core.memory.budget);
         log.unresolved.lock_all(|state| {
             state.owner = self.next_owner();
+            if let Some(in_tables) = &mut state.in_tables {
+                let tables = TreeTables::tables_of(&in_tables.trees);
+                in_tables.spilled = Arc::new(Spilled::in_tables(state.owner, tables));
+                self.spilled.add(&in_tables.spilled);
+            }
             let mut locks = Vec::new();
             for (keyspace, key) in written_rows(state.ops()) {
                 let hash = self.table.hash(keyspace, key);

@@ -195,15 +195,18 @@ impl Store {
         }
     }
 
-    /// Publishes the total table sizes to the rest of the engine.
+    /// Publishes the total table sizes to the rest of the engine. Those of prepared transactions
+    /// are part of no tree, so they are no work for compactions.
     pub fn note_sizes(&self, core: &Core) {
+        let prepared = self.state().prepared_tables.values().flatten();
+        let prepared_bytes: u64 = prepared.map(|(_, record)| record.file_bytes).sum();
         let groups = self.state().keyspaces.values();
         let last = groups.flat_map(|k| k.groups.values()).flat_map(|g| &g.last);
         let last_bytes = last.map(|r| r.file_bytes).sum();
         let all: u64 = self.tables.values().map(|t| t.file_bytes()).sum();
         core.backlog
             .sizes
-            .set(all.saturating_sub(last_bytes), last_bytes);
+            .set(all.saturating_sub(prepared_bytes + last_bytes), last_bytes);
     }
 
     pub fn add_tables(&mut self, tables: &[NewTable]) {

@@ -18,12 +18,11 @@ use alluvium_mem::process::Owned;
 
 use crate::base::{SeqNo, ValueKind};
 use crate::commit::payload::check_sizes;
-use crate::compaction::output::{Carried, Cuts, NewTable, Output, discard};
+use crate::compaction::output::{Carried, Cuts, NewTable, Output, TreeTables};
 use crate::compaction::separate::ValueInputs;
 use crate::compaction::table_options::table_options;
 use crate::db::Database;
 use crate::db::core::Core;
-use crate::db::install_ingest::IngestedTree;
 use crate::error::{Error, Result};
 use crate::keyspace::{Keyspace, Tree};
 
@@ -196,8 +195,7 @@ impl Ingest {
             });
         }
         let trees = self.complete(&shared.core)?;
-        let discarded = |_: &Error| trees.iter().for_each(|t| discard(&shared.core, &t.tables));
-        shared.core.sync_directory().inspect_err(discarded)?;
+        let discarded = |_: &Error| TreeTables::discard(&shared.core, &trees);
         // Flush as much as possible without the log's lock.
         if trees.iter().any(|t| t.tree.load().has_memtable_rows()) {
             self.db.flush().inspect_err(discarded)?;
@@ -216,18 +214,20 @@ impl Ingest {
         Ok(ingested)
     }
 
-    /// Finishes the tables of all keyspaces.
-    fn complete(&mut self, core: &Core) -> Result<Vec<IngestedTree>> {
-        let mut trees: Vec<IngestedTree> = Vec::new();
-        for part in self.parts.drain(..) {
-            let tables = part.output.finish().inspect_err(|_| {
-                trees.iter().for_each(|t| discard(core, &t.tables));
-            })?;
-            trees.push(IngestedTree {
+    /// Finishes the tables of all keyspaces and makes them and their names durable. Removes all of
+    /// them after an error.
+    pub(crate) fn complete(&mut self, core: &Core) -> Result<Vec<TreeTables>> {
+        let mut trees: Vec<TreeTables> = Vec::new();
+        let completed = self.parts.drain(..).try_for_each(|part| {
+            trees.push(TreeTables {
+                tables: part.output.finish()?,
                 tree: part.tree,
-                tables,
             });
-        }
+            Ok(())
+        });
+        completed
+            .and_then(|()| core.sync_directory())
+            .inspect_err(|_| TreeTables::discard(core, &trees))?;
         Ok(trees)
     }
 }

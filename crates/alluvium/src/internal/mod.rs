@@ -4,7 +4,7 @@
 pub mod dump;
 
 use crate::error::Result;
-use crate::txn::Transaction;
+use crate::txn::{PreparedTransaction, Transaction};
 
 pub use crate::cache::Cache;
 pub use crate::sync::{THREAD_SHARDS, thread_shard};
@@ -28,4 +28,9 @@ pub fn spill(transaction: &Transaction) -> Result<bool> {
 /// Returns true if a transaction has writes in files, so that its commit is an ingest.
 pub fn has_spilled(transaction: &Transaction) -> bool {
     transaction.has_layers()
+}
+
+/// Returns true if a transaction is prepared in tables, so that its commit is an ingest.
+pub fn is_in_tables(prepared: &PreparedTransaction) -> bool {
+    prepared.is_in_tables()
 }

@@ -22,7 +22,9 @@ use self::numbers::LogOrder;
 use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId, ValueFileId};
 use crate::cache::Cache;
 use crate::commit::packed::unpack;
+use crate::commit::prepared::PreparedState;
 use crate::commit::{Log, SealedGeneration, SealedLog};
+use crate::compaction::output::{NewTable, TreeTables};
 use crate::db::ballast;
 use crate::db::memory::{Memory, MemoryPlan};
 use crate::db::options::{Durability, Options};
@@ -36,6 +38,8 @@ use crate::memory::MemoryBudget;
 use crate::read_points::ReadPoints;
 use crate::table::open_files::{self, OpenFiles};
 use crate::table::{Table, ValueFile, ValueFiles, ValuesPart};
+use crate::txn::layers::Spilled;
+use crate::txn::lock_table::TxnId;
 use crate::version::{
     GroupState, Manifest, ManifestState, TableRecord, UNREFERENCED, VersionEdit, check_no_remains,
     random_uid,
@@ -83,6 +87,7 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     // manifest records a newer one.
     let mut log = Log::new(None, 0, trees.clone());
     read_prepared(dir, &options, store.state(), &mut log)?;
+    read_prepared_tables(&options, &store, &trees, &mut log)?;
     let (end, mut sealed) = replay(&**vfs, dir, &options, &store, &mut log)?;
     log.last_seqno = log.last_seqno.max(numbers::newest_commit(store.state()));
     if !options.read_only {
@@ -325,7 +330,8 @@ fn open_tables(
     let mut tables = HashMap::default();
     let mut values = ValueFiles::default();
     let groups = state.keyspaces.values().flat_map(|k| k.groups.values());
-    for record in records(groups) {
+    let prepared = state.prepared_tables.values().flatten();
+    for record in records(groups).chain(prepared.map(|(_, record)| record)) {
         if tables.contains_key(&record.id) {
             continue;
         }
@@ -446,6 +452,40 @@ fn read_prepared(
             let (what, expected) = ("prepared transaction", "operations on known keyspaces");
             Error::corruption(&dir.join("CURRENT"), 0, what, expected, found)
         })?;
+    }
+    Ok(())
+}
+
+/// Reads the transactions that are prepared in tables.
+fn read_prepared_tables(
+    options: &Options,
+    store: &Store,
+    trees: &HashMap<KeyspaceId, Arc<Tree>>,
+    log: &mut Log,
+) -> Result<()> {
+    for (xid, tables) in &store.state().prepared_tables {
+        let mut parts: Vec<TreeTables> = Vec::new();
+        for (id, record) in tables {
+            let missing = || Error::Internal(format!("table {} of {id} is not open", record.id));
+            let tree = trees.get(id).ok_or_else(missing)?;
+            let table = NewTable {
+                record: record.clone(),
+                table: store.table(record.id).ok_or_else(missing)?,
+                below: None,
+                values: Vec::new(),
+            };
+            match parts.last_mut().filter(|part| part.tree.id == *id) {
+                Some(part) => part.tables.push(table),
+                None => parts.push(TreeTables {
+                    tree: Arc::clone(tree),
+                    tables: vec![table],
+                }),
+            }
+        }
+        // `RowLocks::lock_prepared` gives it an owner and lists its rows.
+        let spilled = Arc::new(Spilled::new(TxnId(0)));
+        let state = PreparedState::in_tables(xid, parts, spilled, options.durability);
+        log.unresolved.add_read(Arc::new(state), None);
     }
     Ok(())
 }

@@ -76,6 +76,8 @@ pub(super) fn save_tables(
         }
     }
     edit.next_table = Some(next);
+    // Left out, as prepared transactions in the log are: their coordinator decides on them.
+    edit.resolved.extend(state.prepared_tables.keys().cloned());
     state.apply(&edit).map_err(|error| {
         let path = source.join("CURRENT");
         Error::corruption(&path, 0, "list of tables", error.expected, error.found)

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use crate::base::XID_BYTES_MAX;
 use crate::commit::Request;
 use crate::commit::payload::{encode_payload, written_rows};
-use crate::commit::prepared::{Phase, PreparedState, XID_BYTES_MAX};
+use crate::commit::prepared::{Phase, PreparedState};
 use crate::commit::validate::Validation;
 use crate::db::Durability;
 use crate::error::{Error, Result};
@@ -114,6 +115,10 @@ impl Transaction {
     /// Costs a sync of the log. The writes stay in memory until the decision, and are written into
     /// the log again each time the memtables are sealed: decide soon.
     ///
+    /// If writes are in files (see [`crate::Options::transaction_bytes`]), all rows are written
+    /// into tables here, which the decision only installs or removes. Such a prepare is durable at
+    /// every durability, and so is its decision.
+    ///
     /// # Errors
     ///
     /// After every error the transaction is rolled back. Only after `Io` and `Poisoned`, if the log
@@ -121,8 +126,8 @@ impl Transaction {
     /// `InvalidArgument`: the id is longer than [`crate::XID_BYTES_MAX`] bytes or in use, the
     /// database keeps no log, or the transaction is serializable or optimistic. The reads of such a
     /// transaction are not locked, so nothing can be promised before its commit.
-    /// `TransactionTooLarge`: too much is prepared already, or writes are in files. Otherwise as
-    /// for [`Transaction::commit`].
+    /// `TransactionTooLarge`: too much is prepared in memory already. Otherwise as for
+    /// [`Transaction::commit`].
     pub fn prepare(self, xid: &[u8]) -> Result<PreparedTransaction> {
         self.prepare_with(xid, Durability::Sync)
     }
@@ -149,7 +154,9 @@ impl Transaction {
         if durability == Durability::None {
             return refuse("a prepare that a killed process may lose decides nothing");
         }
-        self.check_fits_in_log()?;
+        if self.has_layers() {
+            return self.prepare_layers(xid);
+        }
         let ops = self.payload()?.unwrap_or_default();
         let of_commit = shared.core.durability(self.options.durability)?;
         self.forget_writes();
@@ -159,10 +166,14 @@ impl Transaction {
         let state = Arc::new(state);
         let request = Request::of_prepared(Phase::Prepare, &state, durability);
         shared.commits.commit_request(request)?;
-        // The locks now belong to the prepared transaction.
-        self.state.held.lock().locks.clear();
+        self.state.held.lock().is_prepared = true;
+        Ok(self.into_prepared(state))
+    }
+
+    /// Returns the handle of this transaction, which is prepared.
+    pub(super) fn into_prepared(self, state: Arc<PreparedState>) -> PreparedTransaction {
         let tagged = self.state.tagged.lock().take();
-        Ok(PreparedTransaction::new(self.db.clone(), state, tagged))
+        PreparedTransaction::new(self.db.clone(), state, tagged)
     }
 
     /// Discards all writes and releases all locks. Dropping the transaction does the same.
@@ -178,6 +189,9 @@ impl Transaction {
         let mut held = self.state.held.lock();
         held.ended = true;
         let locks = std::mem::take(&mut held.locks);
+        if held.is_prepared {
+            return;
+        }
         let row_locks = &self.shared().row_locks;
         row_locks.table.unlock_all(self.id, &locks);
         if let Some(overflow) = self.state.overflow.get() {

@@ -54,10 +54,6 @@ impl Layer {
         }
     }
 
-    pub fn tables(&self) -> &[(KeyspaceId, Arc<Table>)] {
-        &self.tables
-    }
-
     /// Returns the table with the writes of a keyspace.
     pub fn table(&self, keyspace: KeyspaceId) -> Option<&Arc<Table>> {
         let place = self.tables.binary_search_by_key(&keyspace, |(id, _)| *id);
@@ -111,8 +107,28 @@ impl Spilled {
         }
     }
 
+    /// Creates the list of a prepared transaction: each of its tables is a layer.
+    pub fn in_tables(
+        owner: TxnId,
+        tables: impl Iterator<Item = (KeyspaceId, Arc<Table>)>,
+    ) -> Spilled {
+        let spilled = Spilled::new(owner);
+        spilled.move_to(tables);
+        spilled
+    }
+
+    pub fn owner(&self) -> TxnId {
+        self.owner
+    }
+
     pub fn layers(&self) -> Layers {
         Arc::clone(&self.layers.lock())
+    }
+
+    /// Replaces all layers by tables with the same rows, each of which becomes a layer.
+    pub fn move_to(&self, tables: impl Iterator<Item = (KeyspaceId, Arc<Table>)>) {
+        let layers = tables.map(|table| Arc::new(Layer::new(vec![table])));
+        self.replace_from(0, layers.collect());
     }
 
     /// Replaces the layers from index `from` on.

@@ -74,6 +74,10 @@ impl PreparedTransaction {
         &self.state.xid
     }
 
+    pub(crate) fn is_in_tables(&self) -> bool {
+        self.state.in_tables.is_some()
+    }
+
     /// Commits: its writes become visible together, with the durability from the transaction's
     /// options. A transaction taken up after a restart has the database's durability. If power loss
     /// removes a `Buffered` commit, the transaction is prepared again.
@@ -85,9 +89,7 @@ impl PreparedTransaction {
     /// when the database is opened again.
     pub fn commit(mut self) -> Result<()> {
         if let Stage::Undecided = self.stage {
-            let durability = self.state.durability;
-            let request = Request::of_prepared(Phase::Commit, &self.state, durability);
-            self.db.shared().commits.commit_request(request)?;
+            self.resolve(Phase::Commit, self.state.durability, |request| request)?;
             self.unlock();
         }
         self.finish()?;
@@ -114,11 +116,9 @@ impl PreparedTransaction {
         if !matches!(self.stage, Stage::Undecided) {
             return self.check_process();
         }
-        let shared = self.db.shared();
-        let request = Request::of_prepared(Phase::Commit, &self.state, Durability::Buffered);
-        let seqno = shared.commits.commit_request(request.ordered())?;
+        let seqno = self.resolve(Phase::Commit, Durability::Buffered, Request::ordered)?;
         self.stage = Stage::Ordered(seqno);
-        if shared.core.read_points.visible() >= seqno {
+        if self.db.shared().core.read_points.visible() >= seqno {
             self.unlock();
         }
         Ok(())
@@ -129,10 +129,34 @@ impl PreparedTransaction {
     ///
     /// `InvalidArgument` after [`PreparedTransaction::commit_ordered`].
     pub fn rollback(mut self) -> Result<()> {
-        let request = Request::of_prepared(Phase::Rollback, &self.state, Durability::Buffered);
-        self.db.shared().commits.commit_request(request)?;
+        self.resolve(Phase::Rollback, Durability::Buffered, |request| request)?;
         self.unlock();
         Ok(())
+    }
+
+    /// Makes the decision durable: in the log, with `change` applied to the request, or, if the
+    /// writes are in tables, in the manifest. Returns the number of the commit.
+    fn resolve(
+        &self,
+        phase: Phase,
+        durability: Durability,
+        change: impl FnOnce(Request) -> Request,
+    ) -> Result<SeqNo> {
+        let shared = self.db.shared();
+        let Some(in_tables) = &self.state.in_tables else {
+            let request = Request::of_prepared(phase, &self.state, durability);
+            return shared.commits.commit_request(change(request));
+        };
+        shared.core.access.check_open()?;
+        if phase == Phase::Rollback {
+            return shared.roll_back_tables(&self.state).map(|()| 0);
+        }
+        // As much as possible without the log's lock.
+        let mut trees = in_tables.trees.iter();
+        if trees.any(|part| part.tree.load().has_memtable_rows()) {
+            self.db.flush()?;
+        }
+        shared.commit_tables(&self.state)
     }
 
     /// Waits until an ordered commit is visible, and releases its row locks.
@@ -154,6 +178,9 @@ impl PreparedTransaction {
     fn unlock(&mut self) {
         let locks = &self.db.shared().row_locks;
         locks.table.unlock_all(self.state.owner, &self.state.locks);
+        if let Some(in_tables) = &self.state.in_tables {
+            locks.spilled.end(&in_tables.spilled, &locks.table);
+        }
         self.stage = Stage::Ended;
     }
 }

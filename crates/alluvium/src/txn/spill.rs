@@ -8,20 +8,27 @@
 //! - Layers of the same rank after the newest savepoint are merged when there are many, so that
 //!   reads of own writes look at few tables.
 //!
-//! A transaction with range deletes or with checked reads is not spilled, nor prepared after a
-//! spill. Its writes are refused as `TransactionTooLarge`.
+//! A prepare merges the layers into tables that the manifest names, and the decision installs or
+//! removes these (`db/prepared_tables.rs`).
+//!
+//! A transaction with range deletes or with checked reads is not spilled. Its writes are refused as
+//! `TransactionTooLarge`.
 
 use std::sync::Arc;
 
 use crate::base::ValueKind;
+use crate::commit::prepared::PreparedState;
 use crate::compaction::merge::{Stream, next_key};
+use crate::compaction::output::TreeTables;
 use crate::error::{Error, Result};
+use crate::ingest::Ingest;
 use crate::keyspace::Tree;
 use crate::memory::{Charge, Use};
 use crate::table::SCAN_BYTES;
 use crate::txn::layer_writer::LayerWriter;
 use crate::txn::layers::{Layer, Layers, Overflow, Spilled};
 use crate::txn::lock_table::LockHash;
+use crate::txn::prepared::PreparedTransaction;
 use crate::txn::transaction::{Held, Transaction};
 use crate::txn::write_set::SharedWrites;
 
@@ -257,30 +264,45 @@ impl Transaction {
         Ok(())
     }
 
-    /// Refuses to prepare a transaction with layers: the log would have to hold its writes.
-    pub(super) fn check_fits_in_log(&self) -> Result<()> {
-        let layers = self.layers();
-        let layers = layers.as_deref().unwrap_or_default();
-        let tables = layers.iter().flat_map(|layer| layer.tables());
-        let bytes: u64 = tables.map(|(_, table)| table.raw_bytes()).sum();
-        if bytes == 0 {
-            return Ok(());
-        }
-        Err(Error::TransactionTooLarge {
-            bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
-            limit: self.shared().core.plan().transaction_bytes,
-        })
-    }
-
     /// Commits a transaction with layers: all writes, also those in memory, become visible as an
     /// ingest does, and are durable.
     pub(super) fn commit_layers(self) -> Result<()> {
-        self.shared().core.access.check_writable()?;
+        let ingest = self.ingest_layers(&mut self.state.held.lock())?;
+        let result = ingest.finish().map(drop);
+        self.end();
+        result
+    }
+
+    /// Prepares a transaction with layers: all writes are in tables that the manifest names.
+    pub(super) fn prepare_layers(self, xid: &[u8]) -> Result<PreparedTransaction> {
+        let shared = self.shared();
+        let durability = shared.core.durability(self.options.durability)?;
         let mut held = self.state.held.lock();
+        let trees = self.ingest_layers(&mut held)?.complete(&shared.core)?;
+        // For the decision, which flushes again what is added until then.
+        self.db
+            .flush()
+            .inspect_err(|_| TreeTables::discard(&shared.core, &trees))?;
+        let Some(overflow) = self.state.overflow.get() else {
+            return Err(Error::Internal("a transaction has layers no more".into()));
+        };
+        let spilled = Arc::clone(&overflow.spilled);
+        spilled.move_to(TreeTables::tables_of(&trees));
+        let mut state = PreparedState::in_tables(xid, trees, spilled, durability);
+        state.locks.clone_from(&held.locks);
+        let state = shared.prepare_tables(state)?;
+        held.is_prepared = true;
+        drop(held);
+        Ok(self.into_prepared(state))
+    }
+
+    /// Merges the writes in layers and in memory into an ingest.
+    fn ingest_layers(&self, held: &mut Held) -> Result<Ingest> {
+        self.shared().core.access.check_writable()?;
         held.trees.iter().try_for_each(|tree| tree.check())?;
         let writes = self.writes().into_owned();
         if !writes.lock().is_empty() {
-            self.spill_held(&mut held, &writes)?;
+            self.spill_held(held, &writes)?;
         }
         let mut ingest = self.db.ingest()?;
         let overflow = self.state.overflow.get();
@@ -288,15 +310,12 @@ impl Transaction {
             // Savepoints no longer keep layers apart.
             while spilled.layers().len() > 2 * FAN_IN {
                 let from = spilled.layers().len() - FAN_IN;
-                self.merge_from(&held, spilled, from)?;
+                self.merge_from(held, spilled, from)?;
             }
-            self.each_write(&held, &spilled.layers(), |tree, key, kind, value| {
+            self.each_write(held, &spilled.layers(), |tree, key, kind, value| {
                 ingest.add(tree, key, kind, value)
             })?;
         }
-        drop(held);
-        let result = ingest.finish().map(drop);
-        self.end();
-        result
+        Ok(ingest)
     }
 }

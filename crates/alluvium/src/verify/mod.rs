@@ -135,7 +135,10 @@ fn check_tables(
 
 fn records_of(state: &ManifestState) -> impl Iterator<Item = (KeyspaceId, &TableRecord)> {
     let keyspaces = state.keyspaces.iter();
-    keyspaces.flat_map(|(&id, k)| records(k.groups.values()).map(move |record| (id, record)))
+    let prepared = state.prepared_tables.values().flatten();
+    keyspaces
+        .flat_map(|(&id, k)| records(k.groups.values()).map(move |record| (id, record)))
+        .chain(prepared.map(|(id, record)| (*id, record)))
 }
 
 fn check_table(

@@ -6,11 +6,12 @@
 //! for. `docs/format/manifest.md` lists the fields.
 
 use crate::base::coding::{Decoder, put_bytes, put_varint};
-use crate::base::{KEY_BYTES_MAX, KeyspaceId, SEQNO_MAX, SegmentId, SeqNo, TableId};
+use crate::base::{KEY_BYTES_MAX, KeyspaceId, SEQNO_MAX, SegmentId, SeqNo, TableId, XID_BYTES_MAX};
 
 /// One atomic change. Empty and `None` parts change nothing.
 ///
-/// The parts apply in this order: numbers, dropped, renamed, created, options, flushed, groups. A
+/// The parts apply in this order: numbers, dropped, renamed, created, options, flushed, prepared
+/// tables, groups, resolved. A
 /// number lower than the present one is ignored, so edits may reach the manifest in a different
 /// order than ids were handed out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,6 +33,11 @@ pub struct VersionEdit {
     /// Unresolved prepared transactions of a copy that has no log yet, encoded as their records in
     /// a log.
     pub prepared: Vec<Vec<u8>>,
+    /// Transactions prepared in tables.
+    pub prepared_tables: Vec<PreparedTables>,
+    /// Ids of the transactions among them that are decided. Those that are committed have their
+    /// tables in `groups` of the same edit.
+    pub resolved: Vec<Vec<u8>>,
     /// Per keyspace, the seqno up to which everything is in tables. Never falls.
     pub flushed_seqno: Vec<(KeyspaceId, SeqNo)>,
     /// New keyspaces, empty, with one group.
@@ -85,6 +91,16 @@ pub struct TableRecord {
     pub max_seqno: SeqNo,
     /// For an ingested table: entries with a lower seqno count as having this one.
     pub global_seqno: Option<SeqNo>,
+}
+
+/// Record of a prepared transaction whose writes are in tables. The tables are part of no keyspace
+/// before its commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreparedTables {
+    /// Id of the transaction.
+    pub xid: Vec<u8>,
+    /// Its tables and their keyspaces: in key order and without overlaps for each keyspace.
+    pub tables: Vec<(KeyspaceId, TableRecord)>,
 }
 
 /// Change to one group of a keyspace's tree. `low` is the group's low key, inclusive; empty for the
@@ -180,6 +196,8 @@ mod tag {
     pub(super) const GLOBAL_SEQNOS: u8 = 17;
     pub(super) const PREPARED: u8 = 18;
     pub(super) const PREPARED_LOGGED: u8 = 19;
+    pub(super) const PREPARED_TABLES: u8 = 20;
+    pub(super) const RESOLVED: u8 = 21;
 
     pub(super) const READ_CLOCK: u8 = MAY_IGNORE | 1;
 
@@ -224,6 +242,12 @@ impl VersionEdit {
         }
         for prepared in &self.prepared {
             w.field(tag::PREPARED, |out| put_bytes(out, prepared));
+        }
+        for prepared in &self.prepared_tables {
+            w.field(tag::PREPARED_TABLES, |out| prepared.encode(out));
+        }
+        for xid in &self.resolved {
+            w.field(tag::RESOLVED, |out| put_bytes(out, xid));
         }
         for (tag, list) in [
             (tag::FLUSHED_SEQNO, &self.flushed_seqno),
@@ -318,6 +342,8 @@ impl VersionEdit {
             tag::GLOBAL_SEQNOS => {}
             tag::PREPARED => self.prepared.push(d.bytes()?.to_vec()),
             tag::PREPARED_LOGGED => self.prepared_logged = true,
+            tag::PREPARED_TABLES => self.prepared_tables.push(PreparedTables::decode(d)?),
+            tag::RESOLVED => self.resolved.push(xid(d)?),
             tag::ADD_UPPER..=tag::JOIN => self.groups.push(GroupEdit::decode(tag, d)?),
             _ => return Some(false),
         }
@@ -345,6 +371,33 @@ fn text(d: &mut Decoder<'_>) -> Option<String> {
 fn key(d: &mut Decoder<'_>) -> Option<Vec<u8>> {
     let key = d.bytes()?;
     (key.len() <= KEY_BYTES_MAX).then(|| key.to_vec())
+}
+
+fn xid(d: &mut Decoder<'_>) -> Option<Vec<u8>> {
+    let xid = d.bytes()?;
+    (xid.len() <= XID_BYTES_MAX).then(|| xid.to_vec())
+}
+
+impl PreparedTables {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_bytes(out, &self.xid);
+        for (keyspace, table) in &self.tables {
+            put_varint(out, keyspace.0.into());
+            table.encode(out);
+        }
+    }
+
+    fn decode(d: &mut Decoder<'_>) -> Option<PreparedTables> {
+        let mut prepared = PreparedTables {
+            xid: xid(d)?,
+            tables: Vec::new(),
+        };
+        while !d.is_empty() {
+            let keyspace = keyspace(d)?;
+            prepared.tables.push((keyspace, TableRecord::decode(d)?));
+        }
+        Some(prepared)
+    }
 }
 
 impl GroupEdit {

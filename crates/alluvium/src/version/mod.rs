@@ -19,7 +19,7 @@ mod remains;
 pub mod state;
 pub(crate) mod sum;
 
-pub use edit::{GroupEdit, KeyspaceRecord, TableRecord, VersionEdit};
+pub use edit::{GroupEdit, KeyspaceRecord, PreparedTables, TableRecord, VersionEdit};
 pub use groups::{GroupState, Groups};
 pub use manifest::{Manifest, random_uid};
 pub use remains::{UNREFERENCED, check_no_remains};

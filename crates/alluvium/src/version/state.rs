@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use super::edit::{GroupEdit, KeyspaceRecord, TableRecord, VersionEdit};
+use super::edit::{GroupEdit, KeyspaceRecord, PreparedTables, TableRecord, VersionEdit};
 use super::groups::{GroupState, Groups};
 use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
 
@@ -29,9 +29,12 @@ pub struct ManifestState {
     pub read_clock_ms: u64,
     /// Unresolved prepared transactions of a copy that was not opened for writing yet.
     pub prepared: Vec<Vec<u8>>,
+    /// Undecided transactions that are prepared in tables: by id, their tables with the keyspace of
+    /// each.
+    pub prepared_tables: BTreeMap<Vec<u8>, Vec<(KeyspaceId, TableRecord)>>,
     /// Keyspaces that exist, by id.
     pub keyspaces: BTreeMap<KeyspaceId, KeyspaceState>,
-    /// For each table, its file and the number of groups that list it.
+    /// For each table, its file and the number of groups and prepared transactions that list it.
     tables: BTreeMap<TableId, Listing>,
     /// Keyspace of each name, so that an edit that creates one need not scan all the others.
     names: BTreeMap<String, KeyspaceId>,
@@ -85,6 +88,7 @@ impl Default for ManifestState {
             oldest_segment: SegmentId(0),
             read_clock_ms: 0,
             prepared: Vec::new(),
+            prepared_tables: BTreeMap::new(),
             keyspaces: BTreeMap::new(),
             tables: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -93,8 +97,8 @@ impl Default for ManifestState {
 }
 
 impl ManifestState {
-    /// Returns the ids of all tables that any group lists; files with other ids are not part of the
-    /// database.
+    /// Returns the ids of all tables that a group or a prepared transaction lists; files with other
+    /// ids are not part of the database.
     pub fn table_ids(&self) -> impl Iterator<Item = TableId> + '_ {
         self.tables.keys().copied()
     }
@@ -139,9 +143,16 @@ impl ManifestState {
             }
             *flushed = seqno;
         }
+        for prepared in &edit.prepared_tables {
+            self.prepare(prepared)?;
+        }
         let mut touched = BTreeSet::new();
         for group in &edit.groups {
             self.apply_group(group, &mut touched)?;
+        }
+        // After the groups: a table that moves into one stays listed.
+        for xid in &edit.resolved {
+            self.resolve(xid)?;
         }
         touched
             .into_iter()
@@ -160,6 +171,12 @@ impl ManifestState {
             prepared: self.prepared.clone(),
             ..VersionEdit::default()
         };
+        let prepared = self.prepared_tables.iter();
+        edit.prepared_tables
+            .extend(prepared.map(|(xid, tables)| PreparedTables {
+                xid: xid.clone(),
+                tables: tables.clone(),
+            }));
         for (&keyspace, state) in &self.keyspaces {
             edit.created.push(KeyspaceRecord {
                 id: keyspace,
@@ -182,6 +199,27 @@ impl ManifestState {
             }
         }
         edit
+    }
+
+    fn prepare(&mut self, prepared: &PreparedTables) -> Result<(), Inconsistency> {
+        let PreparedTables { xid, tables } = prepared;
+        let known = self.prepared_tables.insert(xid.clone(), tables.clone());
+        if known.is_some() {
+            return refuse("a new prepared transaction", xid.escape_ascii());
+        }
+        tables.iter().try_for_each(|(id, table)| {
+            self.keyspace(*id)?;
+            self.list(table)
+        })
+    }
+
+    fn resolve(&mut self, xid: &[u8]) -> Result<(), Inconsistency> {
+        let Some(tables) = self.prepared_tables.remove(xid) else {
+            return refuse("a prepared transaction to resolve", xid.escape_ascii());
+        };
+        tables
+            .iter()
+            .try_for_each(|(_, table)| self.unlist(table.id))
     }
 
     fn keyspace(&mut self, id: KeyspaceId) -> Result<&mut KeyspaceState, Inconsistency> {

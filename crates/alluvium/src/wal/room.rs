@@ -11,9 +11,10 @@ use crate::vfs::Vfs;
 /// Segments are allocated in multiples of a device page.
 const ALLOCATION_UNIT_BYTES: u64 = 4096;
 
-/// Smallest first segment of an opening, for a full device. It takes part of the space that is held
-/// back for openings, and there may be many openings before space is freed.
-pub(super) const FIRST_SEGMENT_BYTES_MIN: u64 = 16 << 10;
+/// Smallest segment on a full device: the first of an opening, or that of a seal. The first takes
+/// part of the space that is held back for openings, and there may be many openings before space is
+/// freed.
+pub(super) const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 
 /// Returns true if the device can take `bytes` and leave `leaves` bytes free, and at least `rows`.
 /// A device that does not tell its free space has enough.
@@ -32,7 +33,7 @@ pub(super) fn first_segment_bytes(vfs: &dyn Vfs, dir: &Path, segment_bytes: u64)
         return segment_bytes;
     }
     let rest = free.saturating_sub(SHORT_SEGMENT_BYTES / 2);
-    segment_bytes.min(rest.clamp(FIRST_SEGMENT_BYTES_MIN, SHORT_SEGMENT_BYTES))
+    segment_bytes.min(rest.clamp(SEGMENT_BYTES_MIN, SHORT_SEGMENT_BYTES))
 }
 
 /// Returns the length of a segment that must hold a group of this size.

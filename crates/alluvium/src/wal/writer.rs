@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, frame_bytes, seal};
 use super::prepare::{IDLE_AFTER, PreparedSegment, SegmentPlan, Stock};
-use super::room::{FIRST_SEGMENT_BYTES_MIN, allocation, first_segment_bytes};
+use super::room::{SEGMENT_BYTES_MIN, allocation, first_segment_bytes};
 use super::segment::{
     CUT_MARK, SEGMENT_HEADER_BYTES, SHORT_SEGMENT_BYTES, SegmentHeader, begin_segment,
     create_segment, segment_uid,
@@ -144,7 +144,7 @@ impl WalWriter {
             prepared,
             unsynced: false,
         };
-        let least = allocation(segment_bytes.min(FIRST_SEGMENT_BYTES_MIN), 0);
+        let least = allocation(segment_bytes.min(SEGMENT_BYTES_MIN), 0);
         let (file, chain) = create_segment(&*vfs, dir, &mut header, least)?;
         file.sync()
             .map_err(|error| hard_io("sync", file.path(), error))?;
@@ -396,7 +396,8 @@ impl WalWriter {
     pub fn rotate(&mut self) -> Result<SegmentId> {
         self.check()?;
         if self.segment.end > SEGMENT_HEADER_BYTES {
-            self.roll()?;
+            // On a full device the flush after it releases the segments before.
+            self.roll_to(self.segment_bytes, SEGMENT_BYTES_MIN)?;
         }
         Ok(self.segment.id)
     }
@@ -418,7 +419,7 @@ impl WalWriter {
             .into_iter()
             .for_each(PreparedSegment::remove);
         if self.segment.end > SEGMENT_HEADER_BYTES {
-            self.roll_to(self.idle_bytes())?;
+            self.roll_to(self.idle_bytes(), SHORT_SEGMENT_BYTES)?;
             // The rate of the rolls says nothing about those after this time.
             drop(self.stock.shrink(0));
         }
@@ -503,23 +504,25 @@ impl WalWriter {
 
     /// Begins the next segment: a whole one, or a short one where the device has little room.
     fn roll(&mut self) -> Result<()> {
-        self.roll_to(self.segment_bytes)
+        self.roll_to(self.segment_bytes, SHORT_SEGMENT_BYTES)
     }
 
-    /// Begins the next segment, of this size or a short one. Its header and the tail of the old one
+    /// Begins the next segment: of this size, a short one, or, if the device has no room for that,
+    /// one for at least `least_bytes`. Its header and the tail of the old one
     /// reach the device in any order. After a power loss, a reader learns from the header that the
     /// old segment may be cut. It trusts the new one only if a record in it or in a later one was
     /// written after both were synced.
-    fn roll_to(&mut self, segment_bytes: u64) -> Result<()> {
+    fn roll_to(&mut self, segment_bytes: u64, least_bytes: u64) -> Result<()> {
         if self.unsynced.len() >= UNSYNCED_SEGMENTS_MAX {
             self.syncer().sync()?;
             self.note_durable(self.position());
         }
         let unsynced = !self.unsynced.is_empty() || self.segment.durable < self.segment.end;
         let short_bytes = self.segment_bytes.min(SHORT_SEGMENT_BYTES);
-        let least = self.allocation(short_bytes);
+        let short = self.allocation(short_bytes);
+        let least = self.allocation(short_bytes.min(least_bytes));
         let needed = if self.short {
-            least
+            short
         } else {
             self.allocation(segment_bytes)
         };
@@ -547,7 +550,7 @@ impl WalWriter {
                 begin_segment(&*prepared.file, &header).map(|sum| (prepared.file, sum))
             }
             None => {
-                header.allocated_bytes = self.affordable(needed, least)?;
+                header.allocated_bytes = self.affordable(needed, short, least)?;
                 self.next_segment += 1;
                 create_segment(&*self.vfs, &self.dir, &mut header, least)
             }

@@ -321,10 +321,7 @@ fn what_a_large_transaction_cannot_do_is_refused() {
     assert_error!(refused, Error::InvalidArgument(_));
     let refused = txn.delete_prefix(&k, b"0");
     assert_error!(refused, Error::InvalidArgument(_));
-    assert_error!(
-        txn.prepare(b"x"),
-        Error::TransactionTooLarge { limit: 8_000, .. }
-    );
+    drop(txn);
     assert_eq!(all(&k), [], "rolled back");
 
     let fill = |txn: &Transaction| {
@@ -378,5 +375,151 @@ fn a_failure_of_the_files_leaves_the_earlier_writes() {
         put(&txn, &k, 30..500, 1);
         txn.commit().expect("commit");
         assert_eq!(all(&k).len(), 500);
+    }
+}
+
+/// Prepares 500 rows as `x`, which overwrite 10 of 20 committed ones.
+fn prepared_in_tables(db: &Database, k: &Keyspace) -> alluvium::PreparedTransaction {
+    for n in 490..510 {
+        k.put(&key(n), b"before").expect("put");
+    }
+    let txn = begin(db);
+    put(&txn, k, 0..500, 1);
+    txn.prepare(b"x").expect("prepare")
+}
+
+fn assert_intact(db: &Database) {
+    let report = db.verify().expect("verify");
+    assert!(report.is_clean(), "{report:?}");
+}
+
+fn take(db: &Database) -> alluvium::PreparedTransaction {
+    assert_eq!(db.prepared().expect("list"), [b"x"]);
+    db.take_prepared(b"x").expect("take")
+}
+
+#[test]
+fn a_prepared_large_transaction_is_committed_or_rolled_back_by_its_handle() {
+    for commits in [true, false] {
+        let (vfs, db, k) = database(small());
+        let mut prepared = prepared_in_tables(&db, &k);
+        // Its rows are in tables.
+        wait_until(|| run_files(&vfs) == 0);
+        assert_eq!(all(&k).len(), 20);
+        assert_error!(db.drop_keyspace(&k), Error::KeyspaceInUse { .. });
+        // A row in its tables is locked, another one is not.
+        let other = begin(&db);
+        let refused = other.put(&k, &key(7), b"other");
+        assert_error!(refused, Error::LockTimeout { .. });
+        other.put(&k, &key(505), b"other").expect("put");
+        other.commit().expect("commit");
+        if commits {
+            prepared.commit_ordered().expect("order");
+            prepared
+                .commit_ordered()
+                .expect("the second call does nothing");
+            prepared.commit().expect("commit");
+            assert_eq!(all(&k).len(), 510);
+            let found = k.get(&key(495)).expect("get");
+            assert_eq!(found.as_deref(), Some(&[1; 100][..]));
+        } else {
+            prepared.rollback().expect("rollback");
+            assert_eq!(all(&k).len(), 20);
+            assert_intact(&db);
+        }
+        k.put(&key(7), b"free").expect("put");
+        assert_eq!(db.prepared().expect("list"), Vec::<Vec<u8>>::new());
+        let before = all(&k);
+        db.close().expect("close");
+        drop((k, db));
+        let again = open(&vfs, small());
+        let k = again.existing_keyspace("k").expect("open").expect("found");
+        assert_eq!(all(&k), before);
+        assert_eq!(again.prepared().expect("list"), Vec::<Vec<u8>>::new());
+    }
+}
+
+#[test]
+fn a_prepared_large_transaction_and_its_locks_outlast_a_power_loss() {
+    for commits in [true, false] {
+        let (vfs, db, k) = database(small());
+        drop(prepared_in_tables(&db, &k));
+        let left = vfs.crash(1, CrashOptions::POWER_LOSS);
+        // Twice: the first open writes its manifest anew.
+        drop(open(&left, small()));
+        let again = open(&left, small());
+        let k = again.existing_keyspace("k").expect("open").expect("found");
+        assert_eq!(all(&k).len(), 20, "earlier commits are as durable");
+        let other = begin(&again);
+        let refused = other.put(&k, &key(7), b"other");
+        assert_error!(refused, Error::LockTimeout { .. });
+        drop(other);
+        assert_intact(&again);
+        let prepared = take(&again);
+        if commits {
+            prepared.commit().expect("commit");
+        } else {
+            prepared.rollback().expect("rollback");
+        }
+        k.put(&key(7), b"free").expect("put");
+        let rows = all(&k);
+        assert_eq!(rows.len(), if commits { 510 } else { 21 });
+        let left = left.crash(2, CrashOptions::POWER_LOSS);
+        let again = open(&left, small());
+        let k = again.existing_keyspace("k").expect("open").expect("found");
+        assert_eq!(all(&k).len(), rows.len().max(20));
+        assert_eq!(again.prepared().expect("list"), Vec::<Vec<u8>>::new());
+    }
+}
+
+#[test]
+fn a_checkpoint_has_a_prepared_large_transaction_of_its_own() {
+    let (vfs, db, k) = database(small());
+    let prepared = prepared_in_tables(&db, &k);
+    let target = dir().with_file_name("copy");
+    db.checkpoint(&target).expect("checkpoint");
+    prepared.rollback().expect("rollback");
+    let copy = Database::open_on(Arc::new(vfs.clone()), &target, small()).expect("open");
+    take(&copy).commit().expect("commit");
+    let k_copy = copy.existing_keyspace("k").expect("open").expect("found");
+    assert_eq!((all(&k_copy).len(), all(&k).len()), (510, 20));
+}
+
+#[test]
+fn a_prepare_in_tables_that_fails_leaves_nothing_and_frees_its_rows() {
+    let calls = [IoCall::Create, IoCall::Write, IoCall::Sync];
+    for call in calls {
+        let memory = MemVfs::new();
+        let vfs = Arc::new(FaultVfs::new(Arc::new(memory.clone())));
+        let db = Database::open_on(Arc::clone(&vfs) as Arc<dyn Vfs>, dir(), small()).expect("open");
+        let k = db
+            .keyspace("k", KeyspaceOptions::default())
+            .expect("keyspace");
+        let txn = begin(&db);
+        put(&txn, &k, 0..500, 1);
+        vfs.arm(Fault {
+            calls: vec![call],
+            nth: 1,
+            sticky: true,
+            effect: FaultEffect::NoSpace,
+        });
+        let failed = txn.prepare(b"x").map(drop);
+        vfs.disarm();
+        assert!(failed.is_err(), "{call:?}");
+        assert!(db.prepared().expect("list").is_empty());
+        if matches!(failed, Err(Error::NoSpace { .. })) {
+            k.put(&key(7), b"free").expect("put");
+            let txn = begin(&db);
+            put(&txn, &k, 10..500, 1);
+            txn.prepare(b"x")
+                .expect("prepare")
+                .commit()
+                .expect("commit");
+            assert_eq!(all(&k).len(), 491);
+        }
+        drop(k);
+        // Poisoned after a failed sync.
+        let _ = db.close();
+        assert_eq!(run_files(&memory), 0, "{call:?}");
     }
 }

@@ -31,6 +31,11 @@ fn full_edit() -> VersionEdit {
         read_clock_ms: Some(1_700_000_000_000),
         prepared_logged: true,
         prepared: vec![vec![1; 300], Vec::new()],
+        prepared_tables: vec![PreparedTables {
+            xid: b"an id".to_vec(),
+            tables: vec![(keyspace, table(19)), (KeyspaceId(4), table(20))],
+        }],
+        resolved: vec![b"another id".to_vec()],
         flushed_seqno: vec![(keyspace, 98), (KeyspaceId(4), 0)],
         created: vec![KeyspaceRecord {
             id: keyspace,
@@ -99,8 +104,8 @@ fn a_cut_edit_is_refused_except_between_fields() {
     let whole = (0..bytes.len())
         .filter(|&len| VersionEdit::decode(&bytes[..len]).is_ok())
         .count();
-    // One cut before each of the 22 fields.
-    assert_eq!(whole, 22);
+    // One cut before each of the 24 fields.
+    assert_eq!(whole, 24);
 }
 
 #[test]

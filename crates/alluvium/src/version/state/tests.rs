@@ -344,3 +344,56 @@ fn renamed_keyspaces_may_swap_names_and_each_name_has_one_keyspace() {
     };
     state.apply(&twice).expect_err("one name twice");
 }
+
+fn prepare(xid: &str, tables: Vec<(KeyspaceId, TableRecord)>) -> VersionEdit {
+    VersionEdit {
+        prepared_tables: vec![PreparedTables {
+            xid: xid.into(),
+            tables,
+        }],
+        ..VersionEdit::default()
+    }
+}
+
+fn resolve(xid: &str, groups: Vec<GroupEdit>) -> VersionEdit {
+    VersionEdit {
+        resolved: vec![xid.into()],
+        groups,
+        ..VersionEdit::default()
+    }
+}
+
+#[test]
+fn tables_of_prepared_transactions_are_listed_until_the_decision() {
+    let listed = |state: &ManifestState| -> Vec<u64> { state.table_ids().map(|id| id.0).collect() };
+    let mut state = one_keyspace();
+    let tables = |ids: [u64; 2]| ids.map(|id| (KEYSPACE, table(id, "a", "b"))).to_vec();
+    state.apply(&prepare("x", tables([1, 2]))).expect("prepare");
+    state.apply(&prepare("y", tables([3, 4]))).expect("prepare");
+    let mut copy = ManifestState::default();
+    copy.apply(&state.to_edit()).expect("one edit");
+    assert_eq!(copy, state);
+    state.apply(&resolve("x", Vec::new())).expect("roll back");
+    assert_eq!(listed(&state), [3, 4]);
+    let moved = add_upper("", table(3, "a", "b"), 1);
+    state.apply(&resolve("y", vec![moved])).expect("commit");
+    assert_eq!(listed(&state), [3]);
+    assert!(state.prepared_tables.is_empty());
+}
+
+#[test]
+fn contradictory_prepared_transactions_are_refused() {
+    let mut state = one_keyspace();
+    let one = |id| vec![(KEYSPACE, table(id, "a", "b"))];
+    state.apply(&prepare("x", one(1))).expect("prepare");
+    let unknown = vec![(KeyspaceId(9), table(2, "a", "b"))];
+    let wrong = [
+        prepare("x", one(2)),
+        prepare("z", unknown),
+        prepare("z", one(1_000_000)),
+        resolve("z", Vec::new()),
+    ];
+    for edit in wrong {
+        assert!(state.clone().apply(&edit).is_err(), "{edit:?}");
+    }
+}

@@ -573,6 +573,23 @@ fn a_device_without_room_for_a_whole_segment_gets_a_short_one() {
 }
 
 #[test]
+fn a_seal_on_a_full_device_takes_the_smallest_segment_and_a_commit_does_not() {
+    let vfs = mem();
+    let whole = 4 * SHORT_SEGMENT_BYTES;
+    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    let mut wal = WalWriter::create(shared, dir(), UID, SegmentId(1), None, false, whole).unwrap();
+    commit(&mut wal, &record(1, 10));
+    vfs.set_capacity(whole + SHORT_SEGMENT_BYTES / 2);
+    append(&mut wal, &record(2, whole as usize));
+    assert!(matches!(wal.write(), Err(Error::NoSpace { .. })));
+    wal.discard();
+    wal.rotate().unwrap();
+    commit(&mut wal, &record(2, 10));
+    let (found, _) = start(&vfs, dir(), 1).unwrap();
+    assert_eq!(found, [record(1, 10), record(2, 10)]);
+}
+
+#[test]
 fn names_and_paths_agree() {
     let path: PathBuf = segment_path(dir(), SegmentId(17));
     assert_eq!(path, Path::new("/db/000017.wal"));

@@ -65,19 +65,16 @@ impl WalWriter {
         self.is_undeclared() || !self.has_room(self.reserve)
     }
 
-    /// Returns the length of a segment to create: `whole`, or `least` if the device has too little
-    /// free space. Fails with [`Error::NoSpace`] if it has too little for `least`.
-    pub(super) fn affordable(&self, whole: u64, least: u64) -> Result<u64> {
+    /// Returns the length of a segment to create: the first of these for which the device has free
+    /// space. Fails with [`Error::NoSpace`] if it has too little for `least`.
+    pub(super) fn affordable(&self, whole: u64, short: u64, least: u64) -> Result<u64> {
         let rows = |bytes: u64| bytes.min(self.segment_bytes);
         let fits = |bytes| has_space(&*self.vfs, &self.dir, bytes, self.leaves, rows(bytes));
-        if fits(whole) {
-            Ok(whole)
-        } else if fits(least) {
-            Ok(least)
-        } else {
+        let found = [whole, short, least].into_iter().find(|bytes| fits(*bytes));
+        found.ok_or_else(|| {
             let full = io::ErrorKind::StorageFull.into();
-            Err(Error::io("make a log segment in", &self.dir, full))
-        }
+            Error::io("make a log segment in", &self.dir, full)
+        })
     }
 
     /// Returns the length of a segment of this size that must hold the appended records and the
