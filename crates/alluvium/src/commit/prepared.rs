@@ -15,8 +15,8 @@
 //! The log keeps room in its current segment for the decisions on all unresolved prepares, so a
 //! decision is written even if the device is full. A prepare that finds no such room is refused.
 //!
-//! A transaction whose writes do not fit into memory is prepared in tables instead: the manifest
-//! names them and its id, and the log has no record of it. Its commit installs the tables as an
+//! A transaction that does not fit into memory is prepared in tables instead: the manifest names
+//! them and its id, and the log has no record of it. Its commit installs the tables as an
 //! ingest does (`db/prepared_tables.rs`).
 //!
 //! The list of unresolved prepares is guarded by the log's mutex and changes in log order.

@@ -1,4 +1,4 @@
-//! Preparing and rolling back of transactions whose writes are in tables. Their commit installs the
+//! Preparing and rolling back of transactions with writes in tables. Their commit installs the
 //! tables: `db/install_ingest.rs`.
 //!
 //! Order of a prepare: tables written, synced and their directory synced (by the caller), log

@@ -13,18 +13,18 @@
 //! is not written anew, no file is moved, and replayed memtables stay in memory.
 
 mod numbers;
+mod prepared;
 
 use crate::sync::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::numbers::LogOrder;
+use self::prepared::{read_prepared, read_prepared_tables};
 use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId, ValueFileId};
 use crate::cache::Cache;
 use crate::commit::packed::unpack;
-use crate::commit::prepared::PreparedState;
 use crate::commit::{Log, SealedGeneration, SealedLog};
-use crate::compaction::output::{NewTable, TreeTables};
 use crate::db::ballast;
 use crate::db::memory::{Memory, MemoryPlan};
 use crate::db::options::{Durability, Options};
@@ -38,8 +38,6 @@ use crate::memory::MemoryBudget;
 use crate::read_points::ReadPoints;
 use crate::table::open_files::{self, OpenFiles};
 use crate::table::{Table, ValueFile, ValueFiles, ValuesPart};
-use crate::txn::layers::Spilled;
-use crate::txn::lock_table::TxnId;
 use crate::version::{
     GroupState, Manifest, ManifestState, TableRecord, UNREFERENCED, VersionEdit, check_no_remains,
     random_uid,
@@ -435,59 +433,6 @@ fn open_trees(
         trees.insert(id, Arc::new(tree));
     }
     Ok(trees)
-}
-
-/// Reads the prepared transactions of a copy that has no log yet. Called before replay: the log may
-/// contain them already, if an earlier open stopped after writing them and before recording it.
-fn read_prepared(
-    dir: &Path,
-    options: &Options,
-    state: &ManifestState,
-    log: &mut Log,
-) -> Result<()> {
-    for body in &state.prepared {
-        let (kind, durability) = (RecordKind::Prepare, options.durability);
-        let read = log.replay_phase(None, kind, body, state.next_keyspace, durability);
-        read.map_err(|found| {
-            let (what, expected) = ("prepared transaction", "operations on known keyspaces");
-            Error::corruption(&dir.join("CURRENT"), 0, what, expected, found)
-        })?;
-    }
-    Ok(())
-}
-
-/// Reads the transactions that are prepared in tables.
-fn read_prepared_tables(
-    options: &Options,
-    store: &Store,
-    trees: &HashMap<KeyspaceId, Arc<Tree>>,
-    log: &mut Log,
-) -> Result<()> {
-    for (xid, tables) in &store.state().prepared_tables {
-        let mut parts: Vec<TreeTables> = Vec::new();
-        for (id, record) in tables {
-            let missing = || Error::Internal(format!("table {} of {id} is not open", record.id));
-            let tree = trees.get(id).ok_or_else(missing)?;
-            let table = NewTable {
-                record: record.clone(),
-                table: store.table(record.id).ok_or_else(missing)?,
-                below: None,
-                values: Vec::new(),
-            };
-            match parts.last_mut().filter(|part| part.tree.id == *id) {
-                Some(part) => part.tables.push(table),
-                None => parts.push(TreeTables {
-                    tree: Arc::clone(tree),
-                    tables: vec![table],
-                }),
-            }
-        }
-        // `RowLocks::lock_prepared` gives it an owner and lists its rows.
-        let spilled = Arc::new(Spilled::new(TxnId(0)));
-        let state = PreparedState::in_tables(xid, parts, spilled, options.durability);
-        log.unresolved.add_read(Arc::new(state), None);
-    }
-    Ok(())
 }
 
 /// Applies every logged commit above its keyspace's flushed sequence number.

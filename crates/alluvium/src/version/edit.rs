@@ -93,8 +93,8 @@ pub struct TableRecord {
     pub global_seqno: Option<SeqNo>,
 }
 
-/// Record of a prepared transaction whose writes are in tables. The tables are part of no keyspace
-/// before its commit.
+/// Record of a transaction that is prepared in tables. They are part of no keyspace before its
+/// commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedTables {
     /// Id of the transaction.

@@ -58,6 +58,7 @@ mistakes=(
     "unlocked-write it unlock_releases_the_newest_lock_of_a_row_that_was_only_read the lock on a written row is released before the end"
     "unchecked-insert it insert_new_conflicts_with_a_row_that_came_and_went an insert of a missing row is not checked against the read point"
     "unreserved-decision it decisions_on_a_full_device_have_their_space_reserved the log keeps no room for decisions"
+    "large-seal lib a_seal_on_a_full_device_takes_the_smallest_segment_and_a_commit_does_not a seal needs the room of a short segment"
     "undivided-group lib a_decision_does_not_fail_with_a_write_of_its_group a decision fails with a write of its group that finds no room"
     "checked-upgrade it a_row_whose_newest_version_was_locked_is_read_and_written_as_it_is a write after a shared lock of the newest version is a conflict"
     "strict-reserve lib a_log_that_finds_no_room_for_the_reserve_uses_what_it_has after an open on a full device all records are refused"
@@ -101,6 +102,8 @@ mistakes=(
     "layers-stay it reads_savepoints_and_the_commit_agree_with_a_model a rollback to a savepoint leaves the writes in files"
     "oldest-layer-wins it reads_savepoints_and_the_commit_agree_with_a_model a commit keeps the oldest of several writes in files"
     "lost-delete-in-layer it an_insert_that_is_deleted_after_a_savepoint_stays_deleted a delete of an insert that is in files is lost"
+    "free-after-restart it a_prepared_large_transaction_and_its_locks_outlast_a_power_loss rows of a transaction that is prepared in tables are free after a restart"
+    "overtaking-prepare it a_prepared_large_transaction_and_its_locks_outlast_a_power_loss a prepare in tables is durable before the commits that it follows"
     "scan-notes-rows-only it in_every_order_phantoms_are_refused_at_serializable_only a scan does not record the empty range that it read"
 )
 
