@@ -336,6 +336,7 @@ step_mariadb() {
     mariadb/tests/indexes.sh
     mariadb/tests/answers.sh
     mariadb/tests/transactions.sh
+    mariadb/tests/bad_input.sh
     mariadb/tests/replication.sh
     "$check" statements --seed 2000
     "$check" clients

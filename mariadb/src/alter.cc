@@ -249,9 +249,28 @@ ha_alluvium::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
     return flags & index_operations ? HA_ALTER_INPLACE_NOCOPY_NO_LOCK : HA_ALTER_INPLACE_INSTANT;
 }
 
-// Called for changes of options. The next number is set by a copy; all others are the server's.
+namespace {
+
+// Returns true if `others` has all options of the engine in `options`, with their values.
+bool has_options(const engine_option_value *others, const engine_option_value *options) {
+    for (; options; options = options->next) {
+        if (strncasecmp(options->name.str, "ALLUVIUM_", 9) || !options->value.str) continue;
+        const engine_option_value *other = others;
+        while (other && strcasecmp(other->name.str, options->name.str)) other = other->next;
+        if (!other || !other->value.str || strcasecmp(other->value.str, options->value.str))
+            return false;
+    }
+    return true;
+}
+
+} // namespace
+
+// Called for changes of options, and before a partition and a table are exchanged. The next number
+// is set by a copy; all others are the server's.
 bool ha_alluvium::check_if_incompatible_data(HA_CREATE_INFO *info, uint table_changes) {
-    bool same = table_changes != IS_EQUAL_NO && !(info->used_fields & HA_CREATE_USED_AUTO);
+    const engine_option_value *own = table->s->option_list;
+    bool same = table_changes != IS_EQUAL_NO && !(info->used_fields & HA_CREATE_USED_AUTO) &&
+                has_options(own, info->option_list) && has_options(info->option_list, own);
     return same ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
 }
 

@@ -9,6 +9,7 @@
 
 #include <my_global.h>
 
+#include "create_options.h"
 #include "field.h"
 #include "handler.h"
 #include "key.h"

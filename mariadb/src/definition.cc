@@ -136,6 +136,23 @@ alluvium_keyspace_options keyspace_options(const TABLE &table, const PrimaryCode
     return options;
 }
 
+namespace {
+
+// Returns true if a table or partition that the statement makes gets the rows of another one.
+bool copies_rows(THD *thd) {
+    switch (thd_sql_command(thd)) {
+    case SQLCOM_ALTER_TABLE:
+    case SQLCOM_CREATE_INDEX:
+    case SQLCOM_DROP_INDEX:
+    case SQLCOM_OPTIMIZE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+} // namespace
+
 int ha_alluvium::create(const char *path, TABLE *form, HA_CREATE_INFO *info) {
     if (info->tmp_table())
         return refuse("temporary tables", "create it with ENGINE=InnoDB or ENGINE=Aria");
@@ -171,6 +188,7 @@ int ha_alluvium::create(const char *path, TABLE *form, HA_CREATE_INFO *info) {
     if (!error && info->auto_increment_value > 1)
         error = engine.dictionary->write_mark(entry.id, info->auto_increment_value);
     if (error) engine.dictionary->drop_keyspaces(entry.id, entry.indexes);
+    else if (copies_rows(ha_thd())) Transaction::of(ha_thd()).note_copy(entry);
     return error;
 }
 

@@ -9,13 +9,6 @@
 
 namespace alluvium_sql {
 
-namespace {
-
-// The server's name for the copy of ALTER TABLE, after that of the database.
-const char copied_table[] = "/#sql-alter";
-
-} // namespace
-
 std::string table_name(const char *path) {
     return path[0] == '.' && path[1] == '/' ? path + 2 : path;
 }
@@ -163,8 +156,11 @@ int Dictionary::create_keyspaces(const TableEntry &entry, const std::vector<uint
     for (size_t i = 0; i < indexes.size(); i++) {
         std::string name = keyspace_name(entry.id, indexes[i]);
         Keyspace keyspace;
-        ErrorPlace error;
-        int failed = handler_error(alluvium_keyspace_open(database_, name.data(), name.size(),
+        ErrorPlace drop_error, error;
+        // A failed statement may have left one with rows.
+        int failed = handler_error(drop_keyspace(name, drop_error), drop_error, nullptr);
+        if (!failed)
+            failed = handler_error(alluvium_keyspace_open(database_, name.data(), name.size(),
                                                           &options[i], into(keyspace), error.out()),
                                    error, nullptr);
         if (failed) {
@@ -183,7 +179,8 @@ uint64_t Dictionary::complete_since(uint64_t table, uint64_t index) {
     return found == complete_since_.end() ? 0 : found->second;
 }
 
-// Called after the write of the entry, before any other connection can open the table.
+// Called after the write of the entry or the commit of its rows, before any other connection can
+// open the table.
 void Dictionary::note_complete(const TableEntry &entry, Complete complete) {
     uint64_t now = UINT64_MAX;
     ErrorPlace error;
@@ -213,17 +210,21 @@ int Dictionary::open_keyspace(uint64_t table, uint64_t index, Keyspace &keyspace
 
 void Dictionary::drop_keyspaces(uint64_t table, const std::vector<uint64_t> &indexes) {
     for (uint64_t index : indexes) {
-        std::string name = keyspace_name(table, index);
-        Keyspace keyspace;
         ErrorPlace error;
-        alluvium_code code = alluvium_keyspace_existing(database_, name.data(), name.size(),
-                                                        into(keyspace), error.out());
-        if (code == ALLUVIUM_CODE_OK && keyspace)
-            code = alluvium_keyspace_drop(database_, keyspace.get(), error.out());
-        if (code != ALLUVIUM_CODE_OK) log_failure("drop an unused keyspace", error);
-        std::lock_guard<std::mutex> guard(mutex_);
-        complete_since_.erase(name);
+        if (drop_keyspace(keyspace_name(table, index), error) != ALLUVIUM_CODE_OK)
+            log_failure("drop an unused keyspace", error);
     }
+}
+
+alluvium_code Dictionary::drop_keyspace(const std::string &name, ErrorPlace &error) {
+    Keyspace keyspace;
+    alluvium_code code = alluvium_keyspace_existing(database_, name.data(), name.size(),
+                                                    into(keyspace), error.out());
+    if (code == ALLUVIUM_CODE_OK && keyspace)
+        code = alluvium_keyspace_drop(database_, keyspace.get(), error.out());
+    std::lock_guard<std::mutex> guard(mutex_);
+    complete_since_.erase(name);
+    return code;
 }
 
 int Dictionary::write_all(const std::vector<std::pair<std::string, TableEntry>> &entries) {
@@ -260,10 +261,7 @@ int Dictionary::rename(const std::string &from, const std::string &to) {
         code = alluvium_put(writer, new_key.data(), new_key.size(), value.data(), value.size(),
                             error.out());
     if (code != ALLUVIUM_CODE_OK) return handler_error(code, error, nullptr);
-    if (int error = write_batch(batch.get())) return error;
-    // The copy of ALTER TABLE got its rows after it was made.
-    if (from.find(copied_table) != std::string::npos) note_complete(entry, Complete::AllIndexes);
-    return 0;
+    return write_batch(batch.get());
 }
 
 int Dictionary::check_prepared(const TableEntry &entry) {

@@ -20,6 +20,7 @@
 #include <alluvium.h>
 
 #include "dictionary_rows.h"
+#include "errors.h"
 #include "handles.h"
 
 namespace alluvium_sql {
@@ -55,6 +56,9 @@ public:
     // an index that is older than this opening of the engine.
     uint64_t complete_since(uint64_t table, uint64_t index);
 
+    // The rows of a copy of ALTER TABLE were committed.
+    void note_copied(const TableEntry &entry) { note_complete(entry, Complete::AllIndexes); }
+
     // Writes the row of a table, durably.
     int write(const std::string &name, const TableEntry &entry) {
         return write_all({{name, entry}});
@@ -88,6 +92,8 @@ private:
     // Logs that the entry of a table cannot be read, and returns the handler's error.
     int entry_error(const std::string &name, DecodedEntry decoded);
     int scan(const std::string &prefix, std::vector<std::pair<std::string, std::string>> &rows);
+    // Drops a keyspace if it is there.
+    alluvium_code drop_keyspace(const std::string &name, ErrorPlace &error);
     enum class Complete { NewIndexes, AllIndexes };
     void note_complete(const TableEntry &entry, Complete complete);
 

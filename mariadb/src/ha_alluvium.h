@@ -189,7 +189,7 @@ private:
     int read_before(uchar *record, const std::string &key, bool inclusive);
     int check_pushed_condition(uchar *record, Bytes key, Bytes value, bool &matches);
     int compute_index_columns();
-    int compute_virtual_columns();
+    void compute_virtual_columns();
     int entry_changed(const uchar *record, Bytes key, bool &changed);
     void forget_cursor();
     void store_position(uchar *to, const std::string &key) const;
@@ -215,8 +215,8 @@ private:
     bool replaces_after_duplicate() const;
     int insert_primary(const uchar *record);
     int found_duplicate(uint number, const std::string &row_key, Value value);
-    int lock_entry(const alluvium_keyspace *keyspace);
-    int remove_entry(const alluvium_keyspace *keyspace, bool locks);
+    int lock_entry(uint number, std::string &owner);
+    int remove_entry(uint number, bool locks);
     int update_entries(const uchar *old_record, const uchar *new_record);
 
     // -- bulk.cc
@@ -233,6 +233,7 @@ private:
     // -- statistics.cc
     void set_rows_per_key();
     int sample_statistics();
+    void renew_statistics();
     int sample_index(size_t number, uint64_t rows, IndexStatistics &statistics);
 
     TableShare *share_ = nullptr;

@@ -128,13 +128,15 @@ int ha_alluvium::compute_index_columns() {
 }
 
 // Computes all virtual columns of a row. A sort of the rows of an index merge reads them by position
-// and takes them without the server's own computation.
-int ha_alluvium::compute_virtual_columns() {
-    if (!table->vfield) return 0;
+// and takes them without the server's own computation. As in that one, an expression that fails is a
+// warning: the statement may not need the column.
+void ha_alluvium::compute_virtual_columns() {
+    if (!table->vfield) return;
+    Turn_errors_to_warnings_handler errors_are_warnings;
+    ha_thd()->push_internal_handler(&errors_are_warnings);
     for (Field **field = table->vfield; *field; field++)
-        if (!(*field)->stored_in_db() && table->update_virtual_field(*field, true))
-            return HA_ERR_GENERIC;
-    return 0;
+        if (!(*field)->stored_in_db()) table->update_virtual_field(*field, true);
+    ha_thd()->pop_internal_handler();
 }
 
 // A locking read sees the newest row, and the cursor an older entry: the row may have moved away.
@@ -355,7 +357,8 @@ int ha_alluvium::rnd_pos(uchar *record, uchar *position) {
     row_key_.assign(reinterpret_cast<const char *>(position), length);
     if (!duplicate_.present || duplicate_.key != row_key_) {
         if (int error = read_row(record)) return error;
-        return record == table->record[0] ? compute_virtual_columns() : 0;
+        if (record == table->record[0]) compute_virtual_columns();
+        return 0;
     }
     // The failed write has met the newest version of this row, which a read may not see.
     duplicate_.present = false;

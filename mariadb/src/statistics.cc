@@ -33,13 +33,20 @@ int ha_alluvium::info(uint flags) {
             static_cast<ulong>(sizes.row_bytes / std::max<uint64_t>(stats.records, 1));
     }
     if (flags & HA_STATUS_CONST) {
-        if (share_->statistics_are_old(stats.records))
-            if (int error = sample_statistics()) return error;
+        if (share_->statistics_are_old(stats.records)) renew_statistics();
         set_rows_per_key();
     }
     if (flags & HA_STATUS_ERRKEY) errkey = duplicate_index_;
     if (flags & HA_STATUS_AUTO) stats.auto_increment_value = share_->next_number();
     return 0;
+}
+
+// Damage in one place must not keep a statement from the rest of the table.
+void ha_alluvium::renew_statistics() {
+    int error = sample_statistics();
+    if (error)
+        sql_print_warning("ALLUVIUM: the statistics of '%s' stay as they are: %s",
+                          share_->name().c_str(), own_error_text(error).c_str());
 }
 
 void ha_alluvium::set_rows_per_key() {

@@ -2,6 +2,9 @@
 
 #include "transaction.h"
 
+#include <chrono>
+#include <thread>
+
 #include "engine.h"
 #include "errors.h"
 #include "lock_waits.h"
@@ -313,6 +316,7 @@ void Transaction::forget() {
     in_statement_ = false;
     has_statement_savepoint_ = false;
     savepoints_.clear();
+    copied_.clear();
 }
 
 int Transaction::commit() {
@@ -320,6 +324,8 @@ int Transaction::commit() {
     alluvium_code code = ALLUVIUM_CODE_OK;
     if (prepared_) code = alluvium_prepared_commit(prepared_.get(), error.out());
     else if (txn_) code = alluvium_transaction_commit(txn_.get(), error.out());
+    if (code == ALLUVIUM_CODE_OK)
+        for (const TableEntry &entry : copied_) engine.dictionary->note_copied(entry);
     if (ordered_ && code != ALLUVIUM_CODE_OK) {
         // The commit is in the binary log and numbered. This call only waits, so nothing is lost.
         log_failure("wait for an ordered commit", error);
@@ -353,12 +359,17 @@ int Transaction::prepare(const std::string &xid) {
 
 void Transaction::commit_ordered() {
     if (!prepared_) return;
-    ErrorPlace error;
-    if (alluvium_prepared_commit_ordered(prepared_.get(), error.out()) != ALLUVIUM_CODE_OK) {
-        // The binary log already promises this commit to replicas. Only a restart, which decides
-        // the prepared transaction by the binary log, keeps the promise.
-        log_failure("commit in the order of the binary log", error);
-        abort();
+    for (bool told = false;; told = true) {
+        ErrorPlace error;
+        alluvium_code code = alluvium_prepared_commit_ordered(prepared_.get(), error.out());
+        if (code == ALLUVIUM_CODE_OK) break;
+        if (code != ALLUVIUM_CODE_NO_SPACE || !told)
+            log_failure("commit in the order of the binary log", error);
+        // The binary log already promises this commit to replicas, so it waits for room on a full
+        // device. After any other error only a restart, which decides the prepared transaction by
+        // the binary log, keeps the promise.
+        if (code != ALLUVIUM_CODE_NO_SPACE) abort();
+        std::this_thread::sleep_for(std::chrono::seconds(1));
     }
     ordered_ = true;
 }

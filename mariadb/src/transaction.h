@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "compat.h"
+#include "dictionary_rows.h"
 #include "errors.h"
 #include "handles.h"
 
@@ -88,6 +89,9 @@ public:
     int rollback();
     int prepare(const std::string &xid);
     void commit_ordered();
+    // The statement copies rows into this new table or partition. From its commit on, older read
+    // points must not use it: they would miss rows.
+    void note_copy(const TableEntry &entry) { copied_.push_back(entry); }
     void end_statement();
     int rollback_statement();
 
@@ -133,6 +137,7 @@ private:
         bool released;
     };
     std::vector<Savepoint> savepoints_;
+    std::vector<TableEntry> copied_;
     // Guards `cancel_`, which cancel_waits reads on another connection's thread.
     std::mutex cancel_mutex_;
     Owned<alluvium_lock_cancel> cancel_;

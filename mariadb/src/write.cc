@@ -167,16 +167,25 @@ int ha_alluvium::update_row(const uchar *old_record, const uchar *new_record) {
     return overwrites_ && new_record == table->record[0] ? raise_numbers() : 0;
 }
 
-int ha_alluvium::lock_entry(const alluvium_keyspace *keyspace) {
+// Locks the unique entry `old_entry_key_`. `owner` is the row that it leads to: another one than
+// `old_key_` if that row has expired since the statement read it.
+int ha_alluvium::lock_entry(uint number, std::string &owner) {
     Value value;
-    return transaction_->get_newest(keyspace, old_entry_key_, RowLock::Exclusive, value);
+    owner = old_key_;
+    int error = transaction_->get_newest(share_->keyspace(number), old_entry_key_,
+                                         RowLock::Exclusive, value);
+    if (error || !value) return error;
+    bool leads = share_->index(number).row_key(Bytes(old_entry_key_), bytes_of(value), owner);
+    return leads ? 0 : HA_ERR_CRASHED;
 }
 
 // Removes the entry `old_entry_key_`; `locks`: it is unique.
-int ha_alluvium::remove_entry(const alluvium_keyspace *keyspace, bool locks) {
+int ha_alluvium::remove_entry(uint number, bool locks) {
+    std::string owner = old_key_;
     if (locks)
-        if (int error = lock_entry(keyspace)) return error;
-    return transaction_->remove(keyspace, old_entry_key_, Tracking::Untracked);
+        if (int error = lock_entry(number, owner)) return error;
+    if (owner != old_key_) return 0;
+    return transaction_->remove(share_->keyspace(number), old_entry_key_, Tracking::Untracked);
 }
 
 // Replaces the entries of a row, from `old_key_` to `new_key_`. Entries that stay are not written,
@@ -192,12 +201,14 @@ int ha_alluvium::update_entries(const uchar *old_record, const uchar *new_record
         if (too_long(key_buffer_)) return error_key_too_long;
         int error = 0;
         if (old_entry_key_ != key_buffer_) {
-            error = remove_entry(keyspace, locks);
+            error = remove_entry(i, locks);
             if (!error)
                 error = insert_pair(keyspace, key_buffer_, value_buffer_, Tracking::Untracked);
         } else if (old_entry_value_ != value_buffer_ || new_time) {
             // The entry may lead to another row from now on.
-            if (locks) error = lock_entry(keyspace);
+            std::string owner = old_key_;
+            if (locks) error = lock_entry(i, owner);
+            if (!error && owner != old_key_) error = found_duplicate(i, owner, nullptr);
             if (!error)
                 error = put_pair(keyspace, key_buffer_, value_buffer_, Tracking::Untracked);
         }
@@ -213,7 +224,7 @@ int ha_alluvium::delete_row(const uchar *record) {
     for (uint i = 0; !error && i < table->s->keys; i++) {
         if (is_primary(i)) continue;
         bool locks = share_->index(i).encode(record, old_key_, old_entry_key_, old_entry_value_);
-        error = remove_entry(share_->keyspace(i), locks);
+        error = remove_entry(i, locks);
     }
     if (!error) share_->count_rows(-1);
     return error;

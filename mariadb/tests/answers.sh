@@ -27,7 +27,28 @@ check_like_without_weights() {
     expect_by_index 'LIKE of a CHAR of two bytes' u "SELECT GROUP_CONCAT(id ORDER BY id) FROM weights HINT WHERE u LIKE 'a%'" 1,2,3,4,5,6
 }
 
+# A new index has the values that the rows store, also if this connection would compute others.
+check_index_of_a_stored_column() {
+    sql "CREATE TABLE answers.hours (id INT PRIMARY KEY, ts TIMESTAMP, h INT AS (HOUR(ts)) STORED) ENGINE=ALLUVIUM;
+        SET time_zone = '+00:00'; INSERT INTO answers.hours (id, ts) VALUES (1, '2024-01-01 23:00')"
+    sql "SET time_zone = '+05:00'; ALTER TABLE answers.hours ADD INDEX (h)"
+    expect_by_index 'a stored generated column' h 'SELECT id FROM hours HINT WHERE h = 23' 1
+    expect 'its entries are those of the row' 'DELETE FROM answers.hours; CHECK TABLE answers.hours' $'answers.hours\tcheck\tstatus\tOK'
+}
+
+# An expression of a column that a statement does not use may fail.
+check_failing_virtual_column() {
+    sql "CREATE TABLE answers.failing (id INT PRIMARY KEY, a INT, b INT, x CHAR(5)) ENGINE=ALLUVIUM;
+        INSERT INTO answers.failing VALUES (1, 1000, 2, 'b'), (2, 3, 1, 'a');
+        ALTER TABLE answers.failing ADD v DOUBLE AS (EXP(a)) VIRTUAL"
+    expect 'rows are read by position beside it' "UPDATE answers.failing SET x = 'z' ORDER BY x; SELECT GROUP_CONCAT(x) FROM answers.failing" z,z
+    expect 'other columns get an index' 'ALTER TABLE answers.failing ADD INDEX b (b); SELECT id FROM answers.failing FORCE INDEX (b) WHERE b = 2' 1
+    expect_error 'it gets no index' 'ALTER TABLE answers.failing ADD INDEX (v)' 1690
+}
+
 start
 sql 'CREATE DATABASE answers CHARACTER SET utf8mb4'
 check_like_without_weights
+check_index_of_a_stored_column
+check_failing_virtual_column
 stop

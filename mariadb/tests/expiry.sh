@@ -79,6 +79,25 @@ check_refusals() {
         ALLUVIUM_EXPIRE_COLUMN=ends ALLUVIUM_EXPIRE_AFTER=5' 'ALLUVIUM_EXPIRE_AFTER'
 }
 
+# A row that expires while a statement has it: another row may have its unique entry by then.
+check_entry_of_another_row() {
+    sql 'CREATE TABLE d.u (id INT PRIMARY KEY, u INT UNIQUE, ends BIGINT) ENGINE=ALLUVIUM ALLUVIUM_EXPIRE_COLUMN=ends;
+        INSERT INTO d.u VALUES (1, 5, UNIX_TIMESTAMP() + 2)'
+    in_background "$scratch/delete" 'DELETE FROM d.u WHERE id = 1 AND SLEEP(4) = 0'
+    sleep 3
+    sql 'INSERT INTO d.u VALUES (2, 5, NULL)'
+    wait "$session" || fail "the DELETE fails: $(cat "$scratch/delete")"
+    expect 'a late DELETE leaves the entry of another row' 'SELECT id FROM d.u FORCE INDEX (u) WHERE u = 5; CHECK TABLE d.u' \
+        $'2\nd.u\tcheck\tstatus\tOK'
+}
+
+check_exchange() {
+    sql 'CREATE TABLE d.parted (id INT PRIMARY KEY, ends BIGINT) ENGINE=ALLUVIUM ALLUVIUM_EXPIRE_COLUMN=ends PARTITION BY HASH (id) PARTITIONS 2;
+        CREATE TABLE d.lasting (id INT PRIMARY KEY, ends BIGINT) ENGINE=ALLUVIUM; CREATE TABLE d.expiring LIKE d.lasting; ALTER TABLE d.expiring ALLUVIUM_EXPIRE_COLUMN=ends'
+    expect_error 'no exchange with a table whose rows do not expire' 'ALTER TABLE d.parted EXCHANGE PARTITION p0 WITH TABLE d.lasting' 1736
+    expect 'an exchange with one whose rows do' 'ALTER TABLE d.parted EXCHANGE PARTITION p0 WITH TABLE d.expiring' ''
+}
+
 start
 sql 'CREATE DATABASE d'
 for type in TIMESTAMP 'TIMESTAMP(6)'; do check_type "$type" 'FROM_UNIXTIME(1000)' 'NOW() + INTERVAL 1 YEAR'; done
@@ -89,4 +108,6 @@ check_ways_of_writing
 check_time_passes
 check_alter
 check_refusals
+check_entry_of_another_row
+check_exchange
 "$folder/stop"

@@ -230,6 +230,22 @@ check_read_points() {
     expect_error 'nor the rows of an emptied table' "$before 'TRUNCATE online.hidden'; SELECT COUNT(*) FROM online.hidden" 1412
 }
 
+# A partition gets its rows after it is made: a read point in between must not see it without them.
+check_partitions() {
+    local found
+    sql -e "CREATE TABLE online.pieces (id INT PRIMARY KEY) ENGINE=ALLUVIUM PARTITION BY HASH (id) PARTITIONS 2;
+        INSERT INTO online.pieces SELECT seq FROM online.seq_1_to_200000"
+    for seconds in 0.1 0.2; do
+        sql -e 'ALTER TABLE online.pieces ADD PARTITION PARTITIONS 1' &
+        sleep "$seconds"
+        found=$(sql -e "SET tx_isolation='REPEATABLE-READ'; START TRANSACTION WITH CONSISTENT SNAPSHOT; DO SLEEP(1); SELECT COUNT(*) FROM online.pieces" 2>&1) || true
+        wait
+        [[ $found = 200000 || $found = *'ERROR 1412 '* ]] || fail "a read point beside a copy of partitions finds $found rows"
+        say "ok: a read point beside a copy of partitions after $seconds s: $found"
+        sql -e 'ALTER TABLE online.pieces COALESCE PARTITION 1'
+    done
+}
+
 finish() {
     local pid
     if pid=$(server_process "$folder"); then kill -KILL "$pid"; fi
@@ -247,4 +263,5 @@ check_killed_statement
 check_prepared
 check_killed_server
 check_read_points
+check_partitions
 "$folder/stop"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Checks transactions that need several connections or a restart, in a private server: prepared XA
-# transactions after a kill and after a restart, bulk loads next to other writers, killed connections.
+# transactions after a kill and after a restart, bulk loads next to other writers, killed
+# connections, and transactions larger than memory with a binary log.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR
 . "$(dirname "$0")/checks.sh"
@@ -126,8 +127,59 @@ check_kills() {
     sql 'DROP DATABASE k'
 }
 
+large_rows=200000
+copy_all="INSERT INTO l.t SELECT * FROM l.s"
+
+# A transaction of which a part is in files is prepared because of the binary log.
+check_large_transactions() {
+    sql "CREATE DATABASE l; CREATE TABLE l.s (id INT PRIMARY KEY, n INT, KEY n (n)) ENGINE=ALLUVIUM; CREATE TABLE l.t LIKE l.s;
+        SET alluvium_bulk_load = ON, sql_log_bin = OFF; INSERT INTO l.s SELECT seq, seq * 7 FROM l.seq_1_to_$large_rows"
+    expect 'a transaction larger than memory rolls back' "BEGIN; $copy_all; ROLLBACK; SELECT COUNT(*) FROM l.t" 0
+    expect 'it has savepoints' "BEGIN; INSERT INTO l.t VALUES (0, 0); SAVEPOINT a; $copy_all; ROLLBACK TO a; COMMIT; SELECT * FROM l.t; DELETE FROM l.t" \
+        $'0\t0'
+    expect 'it commits with a binary log' "$copy_all; SELECT COUNT(*), SUM(n) = 7 * SUM(id) FROM l.t FORCE INDEX (n)" "$large_rows"$'\t1'
+    sql 'TRUNCATE l.t'
+    check_large_xa
+    for seconds in 0.2 0.6 0.8 1.2; do check_killed_copy "$seconds"; done
+    sql 'DROP DATABASE l'
+}
+
+check_large_xa() {
+    sql "XA BEGIN 'large'; $copy_all; XA END 'large'; XA PREPARE 'large'"
+    kill_server
+    start "${with_log[@]}"
+    [ "$(sql 'XA RECOVER' | cut -f 4)" = large ] || fail "XA RECOVER: $(sql 'XA RECOVER')"
+    expect 'the rows of a prepared large transaction are not visible after a kill' 'SELECT COUNT(*) FROM l.t' 0
+    expect_error 'they are locked' "$lock_now; INSERT INTO l.t VALUES (7, 7)" 1205
+    expect 'other rows are free' "$lock_now; INSERT INTO l.t VALUES (0, 0)" ''
+    expect_error 'no TRUNCATE meanwhile' 'TRUNCATE l.t' 1296 'XA RECOVER'
+    expect 'XA COMMIT shows them' "XA COMMIT 'large'; SELECT COUNT(*) FROM l.t" $((large_rows + 1))
+    sql "DELETE FROM l.t WHERE id = 0"
+    sql "TRUNCATE l.t; XA BEGIN 'large'; $copy_all; XA END 'large'; XA PREPARE 'large'; XA ROLLBACK 'large'"
+    expect 'XA ROLLBACK removes them' "SELECT COUNT(*) FROM l.t; CHECK TABLE l.t" $'0\nl.t\tcheck\tstatus\tOK'
+}
+
+# Kills the server so many seconds after the statement began: afterwards there are all rows or none.
+check_killed_copy() { # seconds
+    local rows
+    sql 'TRUNCATE l.t'
+    in_background "$scratch/copy" "$copy_all"
+    sleep "$1"
+    kill_server
+    wait "$session" || true
+    start "${with_log[@]}"
+    rows=$(sql 'SELECT COUNT(*) FROM l.t FORCE INDEX (n)')
+    [ "$rows" = 0 ] || [ "$rows" = "$large_rows" ] || fail "after a kill at $1 s there are $rows rows"
+    expect "a kill after $1 s leaves all rows or none, here $rows" 'XA RECOVER; CHECK TABLE l.t' $'l.t\tcheck\tstatus\tOK'
+}
+
 start
 check_xa
 check_bulk_load
 check_kills
+stop
+# A quarter of this memory is the limit above which the writes of a transaction go to files.
+with_log=(--alluvium-memory-bytes=16777216 --log-bin --binlog-format=ROW --server-id=1)
+start "${with_log[@]}"
+check_large_transactions
 stop

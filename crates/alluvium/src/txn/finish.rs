@@ -166,7 +166,8 @@ impl Transaction {
         let state = Arc::new(state);
         let request = Request::of_prepared(Phase::Prepare, &state, durability);
         shared.commits.commit_request(request)?;
-        self.state.held.lock().is_prepared = true;
+        // The locks now belong to the prepared transaction.
+        self.state.held.lock().locks.clear();
         Ok(self.into_prepared(state))
     }
 
@@ -189,12 +190,11 @@ impl Transaction {
         let mut held = self.state.held.lock();
         held.ended = true;
         let locks = std::mem::take(&mut held.locks);
-        if held.is_prepared {
-            return;
-        }
         let row_locks = &self.shared().row_locks;
         row_locks.table.unlock_all(self.id, &locks);
-        if let Some(overflow) = self.state.overflow.get() {
+        if let Some(overflow) = self.state.overflow.get()
+            && !held.gave_layers
+        {
             row_locks.spilled.end(&overflow.spilled, &row_locks.table);
         }
     }

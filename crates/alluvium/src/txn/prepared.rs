@@ -214,7 +214,8 @@ impl Database {
 
     /// Returns the id of an undecided prepared transaction that writes to a keyspace, with or
     /// without a handle; `None` if there is none. For a caller that keeps out new writers of the
-    /// keyspace and wants all earlier ones to have ended. Waits for a group of commits under way.
+    /// keyspace and wants all earlier ones to have ended. If there is none, all of them that are
+    /// committed are visible: waits for commits under way.
     ///
     /// # Errors
     ///
@@ -223,9 +224,15 @@ impl Database {
         let shared = self.shared();
         shared.core.access.check_open()?;
         keyspace.check_within(self)?;
-        let log = shared.commits.log.lock();
-        let writer = log.unresolved.writer_of(keyspace.tree().id);
-        Ok(writer.map(|state| state.xid.clone()))
+        let last = {
+            let log = shared.commits.log.lock();
+            if let Some(state) = log.unresolved.writer_of(keyspace.tree().id) {
+                return Ok(Some(state.xid.clone()));
+            }
+            log.last_seqno
+        };
+        shared.commits.wait_until_visible(last)?;
+        Ok(None)
     }
 
     /// Takes a prepared transaction to decide on it: after a restart, or after an earlier handle

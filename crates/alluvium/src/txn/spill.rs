@@ -291,7 +291,8 @@ impl Transaction {
         let mut state = PreparedState::in_tables(xid, trees, spilled, durability);
         state.locks.clone_from(&held.locks);
         let state = shared.prepare_tables(state)?;
-        held.is_prepared = true;
+        held.locks.clear();
+        held.gave_layers = true;
         drop(held);
         Ok(self.into_prepared(state))
     }

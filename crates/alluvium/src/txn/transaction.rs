@@ -133,8 +133,8 @@ pub(super) struct Held {
     /// Keyspaces written to, each once.
     pub(super) trees: Vec<Arc<Tree>>,
     pub(super) ended: bool,
-    /// The locks and layers belong to a prepared transaction now.
-    pub(super) is_prepared: bool,
+    /// The layers belong to a prepared transaction now.
+    pub(super) gave_layers: bool,
     /// Memory charge for writes and locks; `None` until they reach `CHARGE_STEP`.
     pub(super) charge: Option<Charge>,
     /// Memory of the writes in bytes.

@@ -1,10 +1,11 @@
 //! A golden database with everything added after the first format: range deletes, rows that expire,
-//! separated values, an ingest, and prepared transactions, in tables and in the log. See
-//! `golden.rs`.
+//! separated values, an ingest, and prepared transactions. And one with a transaction that is
+//! prepared in tables. See `golden.rs`.
 
 use std::collections::BTreeMap;
 use std::fs;
 
+use alluvium::internal::is_in_tables;
 use alluvium::{
     Database, Durability, Expiry, Isolation, Keyspace, KeyspaceOptions, Options, WriteBatch,
 };
@@ -14,6 +15,7 @@ use crate::driver::state_of;
 use crate::golden::{copy, golden, keep};
 
 const DATABASE: &str = "v1-whole";
+const IN_TABLES: &str = "v1-in-tables";
 /// Milliseconds since 1970, some centuries from now.
 const FAR: u64 = 9_000_000_000_000;
 
@@ -182,4 +184,56 @@ fn write_the_golden_database_with_everything() {
     let third = prepare(&db, b"in doubt", b"and neither");
     keep(dir.path(), &newest);
     drop(third);
+}
+
+/// Options with which the transaction of [`large`] does not fit into memory.
+fn small_transactions() -> Options {
+    Options {
+        transaction_bytes: Some(8_000),
+        ..options(100_000)
+    }
+}
+
+fn large() -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+    (0..200).map(|n| (key(n), value(n, 5)))
+}
+
+#[test]
+fn a_transaction_that_is_prepared_in_tables_can_be_decided() {
+    for commits in [true, false] {
+        let copy = copy(IN_TABLES);
+        let db = Database::open(copy.path(), small_transactions()).expect("open");
+        let prepared = db.take_prepared(b"in doubt").expect("take");
+        let decided = match commits {
+            true => prepared.commit(),
+            false => prepared.rollback(),
+        };
+        decided.expect("decide");
+        let mut expected = Rows::from([(key(300), b"before".to_vec())]);
+        expected.extend(large().filter(|_| commits));
+        assert!(state_of(&db)["k"] == expected, "commits: {commits}");
+        let report = db.verify().expect("verify");
+        assert!(report.is_clean(), "{report:?}");
+        db.close().expect("close");
+    }
+}
+
+#[test]
+#[ignore = "writes the golden database of a transaction that is prepared in tables, once"]
+fn write_the_golden_database_with_a_transaction_in_tables() {
+    let newest = golden(IN_TABLES);
+    fs::create_dir(&newest).expect("a golden database is never written again");
+    let dir = tempfile::tempdir().expect("directory");
+    let db = Database::open(dir.path(), small_transactions()).expect("open");
+    let (_, plain) = keyspaces()[1].clone();
+    let k = db.keyspace("k", plain).expect("keyspace");
+    k.put(&key(300), b"before").expect("put");
+    let txn = db.begin(Isolation::Snapshot).expect("begin");
+    for (key, value) in large() {
+        txn.put(&k, &key, &value).expect("put");
+    }
+    let prepared = txn.prepare(b"in doubt").expect("prepare");
+    assert!(is_in_tables(&prepared));
+    keep(dir.path(), &newest);
+    drop(prepared);
 }

@@ -184,6 +184,32 @@ fn no_commit_is_seen_before_the_sync_of_an_earlier_one() {
 }
 
 #[test]
+fn no_prepared_writer_is_left_once_its_commit_is_visible() {
+    let held = Held::new();
+    let (db, k) = (&held.db, &held.k);
+    thread::scope(|scope| {
+        let _end = held.end_at_last();
+        let mut ordered = held.prepared("ordered");
+        let synced = held.put_synced(scope);
+        ordered.commit_ordered().expect("commit");
+        let looking = scope.spawn(|| {
+            assert_eq!(db.prepared_writer(k).expect("look"), None);
+            text(k, "ordered")
+        });
+        // Meanwhile the look begins.
+        let late = scope.spawn(|| k.put(b"late", b"1"));
+        wait_until(|| held.is_logged("late"));
+        assert!(!looking.is_finished());
+        held.end();
+        late.join().expect("no panic").expect("put");
+        let seen = looking.join().expect("no panic");
+        assert_eq!(seen.as_deref(), Some("1"));
+        ordered.commit().expect("finish");
+        synced.join().expect("no panic").expect("put");
+    });
+}
+
+#[test]
 fn a_handle_that_is_dropped_after_its_ordered_commit_frees_its_rows_once_it_is_visible() {
     let held = Held::new();
     let k = &held.k;

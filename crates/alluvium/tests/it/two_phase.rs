@@ -228,23 +228,6 @@ fn a_keyspace_with_prepared_writes_cannot_be_dropped() {
 }
 
 #[test]
-fn a_prepared_writer_of_a_keyspace_is_named_until_its_decision() {
-    let (vfs, db, k) = database(tiny());
-    let other = db.keyspace("other", KeyspaceOptions::default());
-    let other = other.expect("keyspace");
-    drop(prepare(&db, &k, b"x", "a").expect("prepare"));
-    let writer = |db: &Database, k: &Keyspace| db.prepared_writer(k).expect("look");
-    assert_eq!(writer(&db, &k).as_deref(), Some(&b"x"[..]));
-    assert_eq!(writer(&db, &other), None);
-    db.close().expect("close");
-    let (db, k) = reopen(&vfs, tiny());
-    let taken = db.take_prepared(b"x").expect("take");
-    assert_eq!(writer(&db, &k).as_deref(), Some(&b"x"[..]));
-    taken.commit().expect("commit");
-    assert_eq!(writer(&db, &k), None);
-}
-
-#[test]
 fn more_than_may_be_in_memory_cannot_be_prepared() {
     let options = Options {
         transaction_bytes: Some(1000),

@@ -104,6 +104,7 @@ mistakes=(
     "lost-delete-in-layer it an_insert_that_is_deleted_after_a_savepoint_stays_deleted a delete of an insert that is in files is lost"
     "free-after-restart it a_prepared_large_transaction_and_its_locks_outlast_a_power_loss rows of a transaction that is prepared in tables are free after a restart"
     "overtaking-prepare it a_prepared_large_transaction_and_its_locks_outlast_a_power_loss a prepare in tables is durable before the commits that it follows"
+    "early-no-writer it no_prepared_writer_is_left_once_its_commit_is_visible a prepared writer counts as gone before its commit is visible"
     "scan-notes-rows-only it in_every_order_phantoms_are_refused_at_serializable_only a scan does not record the empty range that it read"
 )
 
