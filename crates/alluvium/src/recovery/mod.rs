@@ -85,8 +85,9 @@ pub(crate) fn recover(vfs: Arc<dyn Vfs>, dir: &Path, options: Options) -> Result
     // manifest records a newer one.
     let mut log = Log::new(None, 0, trees.clone());
     read_prepared(dir, &options, store.state(), &mut log)?;
-    read_prepared_tables(&options, &store, &trees, &mut log)?;
     let (end, mut sealed) = replay(&**vfs, dir, &options, &store, &mut log)?;
+    // After replay: the log may hold a decided transaction that had the same id before.
+    read_prepared_tables(&options, &store, &trees, &mut log)?;
     log.last_seqno = log.last_seqno.max(numbers::newest_commit(store.state()));
     if !options.read_only {
         remember_numbers(&mut store, next_table)?;

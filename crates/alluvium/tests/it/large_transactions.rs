@@ -474,6 +474,24 @@ fn a_prepared_large_transaction_and_its_locks_outlast_a_power_loss() {
 }
 
 #[test]
+fn an_id_that_the_log_has_decided_before_is_prepared_in_tables_after_a_restart() {
+    let (vfs, db, k) = database(small());
+    let before = begin(&db);
+    before.put(&k, b"small", b"1").expect("put");
+    let prepared = before.prepare(b"x").expect("prepare");
+    prepared.rollback().expect("roll back");
+    // No row is in a memtable, so no flush releases the log's records of that transaction.
+    let txn = begin(&db);
+    put(&txn, &k, 0..500, 1);
+    drop(txn.prepare(b"x").expect("prepare"));
+    let left = vfs.crash(1, CrashOptions::POWER_LOSS);
+    let again = open(&left, small());
+    take(&again).commit().expect("commit");
+    let k = again.existing_keyspace("k").expect("open").expect("found");
+    assert_eq!(all(&k).len(), 500);
+}
+
+#[test]
 fn a_checkpoint_has_a_prepared_large_transaction_of_its_own() {
     let (vfs, db, k) = database(small());
     let prepared = prepared_in_tables(&db, &k);
