@@ -136,6 +136,16 @@ alluvium_keyspace_options keyspace_options(const TABLE &table, const PrimaryCode
     return options;
 }
 
+int compute_key_columns(TABLE &table, uint number, bool ignore_warnings) {
+    const KEY &info = table.key_info[number];
+    for (uint i = 0; i < info.user_defined_key_parts; i++) {
+        Field *field = table.field[info.key_part[i].fieldnr - 1];
+        if (!field->stored_in_db() && table.update_virtual_field(field, ignore_warnings))
+            return HA_ERR_GENERIC;
+    }
+    return 0;
+}
+
 namespace {
 
 // Returns true if a table or partition that the statement makes gets the rows of another one.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// Options of a table in SQL, and of the keyspaces of a new table or index.
+// Options of a table in SQL, and of the keyspaces of a new table or index; columns of a key.
 
 #pragma once
 
@@ -27,5 +27,9 @@ bool same_options(const TABLE &a, const TABLE &b);
 // Returns the options of the keyspace of a key, or of the hidden primary key after all keys.
 alluvium_keyspace_options keyspace_options(const TABLE &table, const PrimaryCodec &primary,
                                            uint number);
+
+// Computes the virtual columns of a key, which a row does not store, in the table's first record.
+// The server does it after a read, but not for all columns. Returns 0 or an error of the handler.
+int compute_key_columns(TABLE &table, uint number, bool ignore_warnings);
 
 } // namespace alluvium_sql

@@ -188,7 +188,6 @@ private:
     int read_range(uchar *record, const std::string &key, bool after);
     int read_before(uchar *record, const std::string &key, bool inclusive);
     int check_pushed_condition(uchar *record, Bytes key, Bytes value, bool &matches);
-    int compute_index_columns();
     void compute_virtual_columns();
     int entry_changed(const uchar *record, Bytes key, bool &changed);
     void forget_cursor();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <system_error>
 
+#include "definition.h"
 #include "engine.h"
 #include "errors.h"
 
@@ -133,20 +134,10 @@ int IndexBuild::decode(Bytes key, Bytes value) {
     if (!primary_.decode(key, record) ||
         rows_.decode(value.at, value.length(), record) != Decoded::Ok)
         return HA_ERR_CRASHED;
-    return compute_columns();
-}
-
-// Computes the virtual columns of the new keys. A row has the values of all other columns, also of
-// stored generated ones: computed anew in this connection they might differ.
-int IndexBuild::compute_columns() {
-    for (uint number : added_) {
-        const KEY &info = altered_.key_info[number];
-        for (uint i = 0; i < info.user_defined_key_parts; i++) {
-            Field *field = altered_.field[info.key_part[i].fieldnr - 1];
-            if (!field->stored_in_db() && altered_.update_virtual_field(field, false))
-                return HA_ERR_GENERIC;
-        }
-    }
+    // A row has the values of all other columns, also of stored generated ones: computed anew in
+    // this connection they might differ.
+    for (uint number : added_)
+        if (int error = compute_key_columns(altered_, number, false)) return error;
     return 0;
 }
 

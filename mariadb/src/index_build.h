@@ -60,7 +60,6 @@ private:
     int put_entries(const Ingest &ingest);
     template <typename Visit> int scan(THD *thd, Visit visit);
     int decode(Bytes key, Bytes value);
-    int compute_columns();
     int find_loaded_duplicate(THD *thd, const ErrorPlace &error);
 
     int start_following();

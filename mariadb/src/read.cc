@@ -5,6 +5,7 @@
 // A cursor has limits where the statement gives them, because they let the engine use filters. The
 // server may go on past the limits of a lookup, so `move` opens the next cursor there.
 
+#include "definition.h"
 #include "errors.h"
 #include "ha_alluvium.h"
 
@@ -107,24 +108,12 @@ int ha_alluvium::read_entry(uchar *record, Bytes key, Bytes value) {
         return index.decode(key, value, record) ? 0 : HA_ERR_CRASHED;
     if (int error = read_row(record)) return error;
     // The server expects virtual columns from the index then.
-    if (row_lock_ == RowLock::None) return key_read_ ? compute_index_columns() : 0;
+    if (row_lock_ == RowLock::None) return key_read_ ? compute_key_columns(*table, cursor_index_, true) : 0;
     bool changed = false;
     if (int error = entry_changed(record, key, changed)) return error;
     if (!changed) return 0;
     unlock_row();
     return HA_ERR_KEY_NOT_FOUND;
-}
-
-// Computes the virtual columns of the index, which a row does not store. The server does it after
-// the read, but not for all columns.
-int ha_alluvium::compute_index_columns() {
-    const KEY &info = table->key_info[cursor_index_];
-    for (uint i = 0; i < info.user_defined_key_parts; i++) {
-        Field *field = table->field[info.key_part[i].fieldnr - 1];
-        if (!field->stored_in_db() && table->update_virtual_field(field, true))
-            return HA_ERR_GENERIC;
-    }
-    return 0;
 }
 
 // Computes all virtual columns of a row. A sort of the rows of an index merge reads them by position
@@ -141,7 +130,7 @@ void ha_alluvium::compute_virtual_columns() {
 
 // A locking read sees the newest row, and the cursor an older entry: the row may have moved away.
 int ha_alluvium::entry_changed(const uchar *record, Bytes key, bool &changed) {
-    if (int error = compute_index_columns()) return error;
+    if (int error = compute_key_columns(*table, cursor_index_, true)) return error;
     share_->index(cursor_index_).encode(record, row_key_, old_entry_key_, old_entry_value_);
     changed = old_entry_key_.size() != key.length() ||
               memcmp(old_entry_key_.data(), key.at, key.length()) != 0;
