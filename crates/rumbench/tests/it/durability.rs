@@ -54,7 +54,8 @@ fn killed_server(engine: &str) {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let result = result(&out);
     assert_eq!(result["kills"], 2);
-    assert!(result["commits_acknowledged"].as_u64().unwrap() > 10);
+    // How many depends on the speed of the machine.
+    assert!(result["commits_acknowledged"].as_u64().unwrap() > 0);
     for name in [
         "acknowledged_lost",
         "order_violations",
