@@ -18,6 +18,7 @@ use crate::commit::Log;
 use crate::commit::marker::{IngestedPart, ingest_marker};
 use crate::commit::prepared::PreparedState;
 use crate::compaction::output::{NewTable, TreeTables};
+use crate::db::ballast::Taker;
 use crate::db::options::Durability;
 use crate::db::shared::Shared;
 use crate::db::split::{Placed, fits_last_level, plan_ingest};
@@ -69,7 +70,8 @@ impl Shared {
         let seqno = self.make_place(&mut log, trees)?;
         let placed = self.place(trees, seqno, |store, edit| {
             edit.resolved.push(state.xid.clone());
-            store.append(&self.core.poison, edit)
+            let append = || store.append(&self.core.poison, edit);
+            self.ballast.run(Taker::Log, append)
         });
         if placed.is_ok() {
             log.unresolved.remove(&state.xid);

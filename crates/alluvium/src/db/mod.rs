@@ -367,8 +367,20 @@ impl Database {
         })
     }
 
-    /// Waits for a flush of everything that `seal` has sealed.
+    /// Waits for a flush of everything that `seal` has sealed, and for the removal of files.
     fn flush_after(&self, seal: impl FnOnce(&mut Log, &CommitEnv) -> Result<()>) -> Result<()> {
+        self.flush_sealed(seal)?;
+        // Waits for tables that a range delete has hidden entirely.
+        self.shared().core.files.removals.wait();
+        Ok(())
+    }
+
+    /// Waits for a flush of all memtables. Large files may be under removal afterwards.
+    pub(crate) fn flush_memtables(&self) -> Result<()> {
+        self.flush_sealed(Log::seal)
+    }
+
+    fn flush_sealed(&self, seal: impl FnOnce(&mut Log, &CommitEnv) -> Result<()>) -> Result<()> {
         let shared = self.shared();
         shared.core.access.check_writable()?;
         shared.flushes.wait_after_failure()?;
@@ -378,10 +390,7 @@ impl Database {
             shared.core.access.check_open()?;
             seal(&mut log, &shared.commits.env)?;
         }
-        shared.flushes.wait()?;
-        // Waits for tables that a range delete has hidden entirely.
-        shared.core.files.removals.wait();
-        Ok(())
+        shared.flushes.wait()
     }
 
     /// Works off the compaction backlog: flushes, then waits until no compaction is due and no last

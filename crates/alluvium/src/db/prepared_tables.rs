@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::commit::prepared::{Phase, PreparedState};
 use crate::compaction::output::{NewTable, TreeTables};
+use crate::db::ballast::Taker;
 use crate::db::shared::Shared;
 use crate::error::Result;
 use crate::version::{PreparedTables, VersionEdit};
@@ -63,7 +64,8 @@ impl Shared {
             ..VersionEdit::default()
         };
         let mut store = self.store.lock();
-        store.append(&self.core.poison, &edit)?;
+        self.ballast
+            .run(Taker::Log, || store.append(&self.core.poison, &edit))?;
         store.release_unnamed(&self.core);
         log.unresolved.remove(&state.xid);
         Ok(())

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::tables::save_tables;
-use crate::base::{KeyspaceId, SegmentId, SeqNo};
+use crate::base::{KeyspaceId, SegmentId, SeqNo, TableId};
 use crate::clock::Clock;
 use crate::commit::packed::unpack;
 use crate::commit::payload::{Ops, encode_op};
@@ -99,10 +99,14 @@ impl Repair {
         Ok(report)
     }
 
+    /// Returns the tables that no keyspace has; those of prepared transactions are not saved either.
     fn unnamed_tables(&self, state: &ManifestState) -> Result<Vec<String>> {
         let names = self.vfs.list(&self.source);
         let mut names = names.map_err(|e| Error::io("list", &self.source, e))?;
-        let named: Vec<String> = state.table_ids().map(|id| id.to_string()).collect();
+        let prepared = state.prepared_tables.values().flatten();
+        let prepared: Vec<TableId> = prepared.map(|(_, table)| table.id).collect();
+        let of_keyspaces = state.table_ids().filter(|id| !prepared.contains(id));
+        let named: Vec<String> = of_keyspaces.map(|id| id.to_string()).collect();
         names.retain(|name| name.ends_with(".sst") && !named.contains(name));
         names.sort();
         Ok(names)

@@ -162,7 +162,13 @@ impl Transaction {
         self.forget_writes();
         let mut state = PreparedState::new(xid, &ops, of_commit);
         state.owner = self.id;
-        state.locks.clone_from(&self.state.held.lock().locks);
+        // Of rows in layers that were rolled back; it may have written them again.
+        let taken = self.state.overflow.get().map(|o| o.spilled.give_locks());
+        {
+            let locks = &mut self.state.held.lock().locks;
+            locks.extend(taken.into_iter().flatten());
+            state.locks.clone_from(locks);
+        }
         let state = Arc::new(state);
         let request = Request::of_prepared(Phase::Prepare, &state, durability);
         shared.commits.commit_request(request)?;

@@ -193,15 +193,17 @@ impl Spilled {
         true
     }
 
+    /// Ends the taking of locks, and returns the taken ones.
+    pub fn give_locks(&self) -> Vec<LockHash> {
+        let mut taken = self.taken.lock();
+        taken.ended = true;
+        std::mem::take(&mut taken.locks)
+    }
+
     /// Ends the taking of locks, and releases the taken ones. The transaction is no longer listed,
     /// and its commit is visible if it has one.
     fn end(&self, table: &LockTable) {
-        let locks = {
-            let mut taken = self.taken.lock();
-            taken.ended = true;
-            std::mem::take(&mut taken.locks)
-        };
-        table.unlock_all(self.owner, &locks);
+        table.unlock_all(self.owner, &self.give_locks());
     }
 }
 

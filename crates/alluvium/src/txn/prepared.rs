@@ -39,7 +39,7 @@ use crate::txn::lock_waits::Tagged;
 /// ```
 pub struct PreparedTransaction {
     db: Database,
-    state: Arc<PreparedState>,
+    state: Owned<Arc<PreparedState>>,
     stage: Stage,
     /// Entry of the tag that the transaction had; `None` if the handle was taken up.
     _tagged: Owned<Option<Tagged>>,
@@ -63,7 +63,7 @@ impl PreparedTransaction {
     ) -> PreparedTransaction {
         PreparedTransaction {
             db,
-            state,
+            state: Owned::new(state),
             stage: Stage::Undecided,
             _tagged: Owned::new(tagged),
         }
@@ -154,7 +154,7 @@ impl PreparedTransaction {
         // As much as possible without the log's lock.
         let mut trees = in_tables.trees.iter();
         if trees.any(|part| part.tree.load().has_memtable_rows()) {
-            self.db.flush()?;
+            self.db.flush_memtables()?;
         }
         shared.commit_tables(&self.state)
     }

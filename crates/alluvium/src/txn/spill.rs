@@ -267,6 +267,8 @@ impl Transaction {
     /// Commits a transaction with layers: all writes, also those in memory, become visible as an
     /// ingest does, and are durable.
     pub(super) fn commit_layers(self) -> Result<()> {
+        // Before a lock that a thread of a forked child's parent may hold.
+        self.shared().core.access.check_writable()?;
         let ingest = self.ingest_layers(&mut self.state.held.lock())?;
         let result = ingest.finish().map(drop);
         self.end();
@@ -276,21 +278,25 @@ impl Transaction {
     /// Prepares a transaction with layers: all writes are in tables that the manifest names.
     pub(super) fn prepare_layers(self, xid: &[u8]) -> Result<PreparedTransaction> {
         let shared = self.shared();
+        shared.core.access.check_writable()?;
         let durability = shared.core.durability(self.options.durability)?;
         let mut held = self.state.held.lock();
         let trees = self.ingest_layers(&mut held)?.complete(&shared.core)?;
         // For the decision, which flushes again what is added until then.
         self.db
-            .flush()
+            .flush_memtables()
             .inspect_err(|_| TreeTables::discard(&shared.core, &trees))?;
         let Some(overflow) = self.state.overflow.get() else {
             return Err(Error::Internal("a transaction has layers no more".into()));
         };
         let spilled = Arc::clone(&overflow.spilled);
-        spilled.move_to(TreeTables::tables_of(&trees));
         let mut state = PreparedState::in_tables(xid, trees, spilled, durability);
         state.locks.clone_from(&held.locks);
         let state = shared.prepare_tables(state)?;
+        // Not before: after a failure the tables are gone, and the layers still lock their rows.
+        overflow
+            .spilled
+            .move_to(TreeTables::tables_of(state.trees()));
         held.locks.clear();
         held.gave_layers = true;
         drop(held);
@@ -299,7 +305,6 @@ impl Transaction {
 
     /// Merges the writes in layers and in memory into an ingest.
     fn ingest_layers(&self, held: &mut Held) -> Result<Ingest> {
-        self.shared().core.access.check_writable()?;
         held.trees.iter().try_for_each(|tree| tree.check())?;
         let writes = self.writes().into_owned();
         if !writes.lock().is_empty() {

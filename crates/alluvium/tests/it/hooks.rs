@@ -1,5 +1,5 @@
 //! A file system in memory with a hook. The file system calls the hook before each kind of call in
-//! [`Call`], not before writes, truncations, allocations and syncs of directories.
+//! [`Call`], not before writes, truncations and syncs of directories.
 //!
 //! `FaultVfs` fails the n-th call; a hook decides by the file and by the state of the test.
 
@@ -17,6 +17,7 @@ use alluvium::vfs::{LockGuard, LockHolder, MemVfs, Vfs, VfsFile};
 pub enum Call {
     Create,
     Sync,
+    Allocate,
     Remove,
     /// `open`, which also allows writing.
     Open,
@@ -223,6 +224,7 @@ impl VfsFile for HookFile {
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
+        self.vfs.ask(Call::Allocate, self.file.path())?;
         self.file.allocate(len)
     }
 

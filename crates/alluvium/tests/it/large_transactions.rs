@@ -2,7 +2,9 @@
 //! that are in temporary tables.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use alluvium_testkit::random::{Rng, Seeded};
 
 use crate::driver::collect;
 use crate::fixture::{Row, all, assert_error, database, dir, open, rows, text, tiny};
-use crate::hooks::wait_until;
+use crate::hooks::{Call, HookVfs, wait_until};
 use alluvium_testkit::model::Direction;
 
 /// Transactions of 40 rows of 100 bytes fill the memory.
@@ -540,5 +542,72 @@ fn a_prepare_in_tables_that_fails_leaves_nothing_and_frees_its_rows() {
         // Poisoned after a failed sync.
         let _ = db.close();
         assert_eq!(run_files(&memory), 0, "{call:?}");
+    }
+}
+
+#[test]
+fn a_row_that_others_waited_for_stays_locked_after_a_rollback_and_a_prepare() {
+    let (_vfs, db, k) = database(small());
+    let is_locked = |n: usize| {
+        let other = begin(&db);
+        matches!(
+            other.put(&k, &key(n), b"other"),
+            Err(Error::LockTimeout { .. })
+        )
+    };
+    let txn = begin(&db);
+    let savepoint = txn.savepoint();
+    put(&txn, &k, 0..500, 1);
+    // The row is in a layer: the request enters this transaction as its owner.
+    assert!(is_locked(7));
+    txn.rollback_to(savepoint).expect("rollback");
+    put(&txn, &k, 7..8, 2);
+    let prepared = txn.prepare(b"x").expect("prepare");
+    assert!(is_locked(7));
+    prepared.commit().expect("commit");
+    assert!(!is_locked(7));
+}
+
+#[test]
+fn a_decision_finds_room_for_its_edit_on_a_full_device() {
+    for commits in [true, false] {
+        // Fails one allocation for the manifest.
+        let is_full = Arc::new(AtomicBool::new(false));
+        let own = Arc::clone(&is_full);
+        let vfs = HookVfs::new(move |call, path| {
+            let manifest = path.to_string_lossy().ends_with(".manifest");
+            match call == Call::Allocate && manifest && own.swap(false, Ordering::SeqCst) {
+                true => Err(io::ErrorKind::StorageFull.into()),
+                false => Ok(()),
+            }
+        });
+        let db = Database::open_on(Arc::new(vfs.clone()), dir(), small()).expect("open");
+        vfs.set(true);
+        let k = db
+            .keyspace("k", KeyspaceOptions::default())
+            .expect("keyspace");
+        let txn = begin(&db);
+        put(&txn, &k, 0..500, 1);
+        let prepared = txn.prepare(b"x").expect("prepare");
+        // Until the next edit has to make the manifest longer.
+        is_full.store(true, Ordering::SeqCst);
+        let full = (0..).find_map(|n| {
+            let options = KeyspaceOptions {
+                block_bytes: 1024 << (n % 2),
+                ..KeyspaceOptions::default()
+            };
+            k.set_options(options).err()
+        });
+        assert!(matches!(full, Some(Error::NoSpace { .. })), "{full:?}");
+        is_full.store(true, Ordering::SeqCst);
+        let decided = match commits {
+            true => prepared.commit(),
+            false => prepared.rollback(),
+        };
+        decided.expect("decide");
+        assert!(!is_full.load(Ordering::SeqCst), "the edit was the next one");
+        assert_eq!(all(&k).len(), if commits { 500 } else { 0 });
+        assert!(db.prepared().expect("list").is_empty());
+        k.put(&key(7), b"free").expect("put");
     }
 }
