@@ -99,7 +99,7 @@ impl Repair {
         Ok(report)
     }
 
-    /// Returns the tables that no keyspace has; those of prepared transactions are not saved either.
+    /// Returns the tables of no keyspace, those of prepared transactions among them.
     fn unnamed_tables(&self, state: &ManifestState) -> Result<Vec<String>> {
         let names = self.vfs.list(&self.source);
         let mut names = names.map_err(|e| Error::io("list", &self.source, e))?;

@@ -35,6 +35,7 @@ mod ingest;
 mod inserts;
 mod isolation;
 mod keyspaces;
+mod large_prepared;
 mod large_transactions;
 mod late_flush;
 mod lifetimes;
