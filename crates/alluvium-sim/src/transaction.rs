@@ -141,8 +141,7 @@ impl Client {
         };
         for (at, step) in steps.iter().enumerate() {
             let done = running.step(step, at)?;
-            let has_read = !(running.noted.is_empty() && running.locked.is_empty());
-            if is_late && has_read {
+            if is_late && running.has_read_point() {
                 is_late = false;
                 running.has_begun(begin);
             }
@@ -159,6 +158,13 @@ impl Client {
 }
 
 impl Running<'_> {
+    /// Returns true if the transaction has a read point that it keeps. A late one is not taken by a
+    /// read that only its own range delete answers.
+    fn has_read_point(&self) -> bool {
+        let point = self.transaction.read_point();
+        !matches!(point, Ok(None))
+    }
+
     /// Notes that the read point was taken between `begin` and now.
     fn has_begun(&mut self, begin: (u64, Moment)) {
         self.began = begin.0..=self.world.db.visible_seqno();

@@ -103,7 +103,6 @@ mistakes=(
     "oldest-layer-wins it reads_savepoints_and_the_commit_agree_with_a_model a commit keeps the oldest of several writes in files"
     "lost-delete-in-layer it an_insert_that_is_deleted_after_a_savepoint_stays_deleted a delete of an insert that is in files is lost"
     "free-after-restart it a_prepared_large_transaction_and_its_locks_outlast_a_power_loss rows of a transaction that is prepared in tables are free after a restart"
-    "overtaking-prepare it a_prepared_large_transaction_and_its_locks_outlast_a_power_loss a prepare in tables is durable before the commits that it follows"
     "early-no-writer it no_prepared_writer_is_left_once_its_commit_is_visible a prepared writer counts as gone before its commit is visible"
     "taken-locks-lost it a_row_that_others_waited_for_stays_locked_after_a_rollback_and_a_prepare a prepare releases the locks that others have handed over"
     "tables-before-log it an_id_that_the_log_has_decided_before_is_prepared_in_tables_after_a_restart recovery reads prepared tables before the log"
