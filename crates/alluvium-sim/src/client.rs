@@ -134,6 +134,7 @@ impl Client {
         let mut intent = Intent {
             writes: Vec::new(),
             tracked: !untracked,
+            left_out: 0,
         };
         for (at, change) in changes.iter().enumerate() {
             let Some(keyspace) = world.keyspace(change.place())? else {

@@ -32,6 +32,8 @@ pub struct Intent {
     pub writes: Vec<Write>,
     /// True if row locks keep other commits away from the rows it writes.
     pub tracked: bool,
+    /// Writes that are left out of `writes`: an insert and its delete, which an ingest may tell.
+    pub left_out: usize,
 }
 
 /// Commit with a number.
@@ -347,7 +349,7 @@ impl Intent {
             Write::Range(..) => None,
         });
         let touched: BTreeSet<_> = touched.collect();
-        certain.len() as u64..=touched.len() as u64
+        certain.len() as u64..=(touched.len() + self.left_out) as u64
     }
 
     /// Returns the writes that concern a row, the last one first.

@@ -396,6 +396,7 @@ impl Running<'_> {
             self.own.clone()
         };
         let intent = Intent {
+            left_out: self.own.len() - writes.len(),
             writes,
             tracked: true,
         };
