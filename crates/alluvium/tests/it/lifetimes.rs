@@ -22,10 +22,22 @@ fn hints(dir: &Path, end: &str) -> Vec<(String, u64)> {
     hints
 }
 
+/// Hint of a file without one. The kernel also forgets the hint of a file that no process has open,
+/// when it needs memory or another program drops the caches (seen on Linux 6.18).
+const NONE: u64 = 0;
+
 fn all_are(hints: &[(String, u64)], expected: WriteHint) {
-    assert!(!hints.is_empty());
-    let right = |(_, hint): &(String, u64)| *hint == expected as u64;
-    assert!(hints.iter().all(right), "{hints:?}, not {expected:?}");
+    let right = |hint: u64| hint == expected as u64;
+    let known = || {
+        hints
+            .iter()
+            .map(|(_, hint)| *hint)
+            .filter(|hint| *hint != NONE)
+    };
+    assert!(
+        known().any(right) && known().all(right),
+        "{hints:?}, not {expected:?}"
+    );
 }
 
 #[test]
@@ -50,7 +62,7 @@ fn log_upper_tables_last_level_and_values_have_lifetimes_of_their_own() {
     k.put(b"small", b"1").expect("put");
     db.flush().expect("flush");
     let mut tables = hints(dir.path(), ".sst");
-    tables.retain(|table| !compacted.contains(table));
+    tables.retain(|(name, _)| compacted.iter().all(|(before, _)| before != name));
     all_are(&tables, WriteHint::Medium);
     db.close().expect("close");
 }

@@ -39,6 +39,8 @@ const check = (page, what, found) => {
 
 const browser = await playwright.chromium.launch({
   executablePath: chromium,
+  // Other steps of CI run beside this one.
+  timeout: 420_000,
   args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
 });
 
