@@ -1,18 +1,23 @@
 //! Transactions on several threads: no lost updates, no double inserts, no torn reads.
 
+use std::time::Duration;
+
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::kv::{Direction, KvConnection, KvEngine, KvTxn};
 
 use super::calls::{PLAIN, connect, expect, get, get_for_update, ok, put, range, scan};
 
 /// Retries `body` as a transaction until it meets no conflict. Bounded, so that a livelock fails
-/// the suite.
+/// the suite. The pauses grow to a millisecond, because the other transaction may wait for a slow
+/// device.
 fn with_retries<C: KvConnection>(connection: &mut C, body: impl Fn(&mut C::Txn<'_>) -> Result<()>) {
-    for _ in 0..100_000 {
+    for attempt in 0..100_000 {
         let mut txn = ok(connection.begin(), "begin");
         match body(&mut txn).and_then(|()| txn.commit()) {
             Ok(()) => return,
-            Err(EngineError::Retry(_)) => std::thread::yield_now(),
+            Err(EngineError::Retry(_)) => {
+                std::thread::sleep(Duration::from_micros(attempt.min(1_000)));
+            }
             Err(error) => panic!("transaction: {error}"),
         }
     }
