@@ -280,15 +280,15 @@ impl Transaction {
         let shared = self.shared();
         shared.core.access.check_writable()?;
         let durability = shared.core.durability(self.options.durability)?;
+        let Some(overflow) = self.state.overflow.get() else {
+            return Err(Error::Internal("a transaction has no layers".into()));
+        };
         let mut held = self.state.held.lock();
         let trees = self.ingest_layers(&mut held)?.complete(&shared.core)?;
         // For the decision, which flushes again what is added until then.
         self.db
             .flush_memtables()
             .inspect_err(|_| TreeTables::discard(&shared.core, &trees))?;
-        let Some(overflow) = self.state.overflow.get() else {
-            return Err(Error::Internal("a transaction has layers no more".into()));
-        };
         let spilled = Arc::clone(&overflow.spilled);
         let mut state = PreparedState::in_tables(xid, trees, spilled, durability);
         state.locks.clone_from(&held.locks);

@@ -10,16 +10,31 @@ use alluvium::{Database, Error, Keyspace, KeyspaceOptions, PreparedTransaction};
 
 use crate::fixture::{all, assert_error, database, dir, open};
 use crate::hooks::{Call, HookVfs, wait_until};
-use crate::large_transactions::{begin, key, put, run_files, small};
+use crate::large_transactions::{key, put, run_files, small};
+use crate::two_phase::{impatient, reopen};
 
 /// Prepares 500 rows as `x`, which overwrite 10 of 20 committed ones.
 fn prepared_in_tables(db: &Database, k: &Keyspace) -> PreparedTransaction {
     for n in 490..510 {
         k.put(&key(n), b"before").expect("put");
     }
-    let txn = begin(db);
+    let txn = impatient(db);
     put(&txn, k, 0..500, 1);
     txn.prepare(b"x").expect("prepare")
+}
+
+fn decide(prepared: PreparedTransaction, commits: bool) {
+    let decided = match commits {
+        true => prepared.commit(),
+        false => prepared.rollback(),
+    };
+    decided.expect("decide");
+}
+
+fn assert_locked(db: &Database, k: &Keyspace) {
+    let other = impatient(db);
+    let refused = other.put(k, &key(7), b"other");
+    assert_error!(refused, Error::LockTimeout { .. });
 }
 
 fn assert_intact(db: &Database) {
@@ -42,9 +57,8 @@ fn a_prepared_large_transaction_is_committed_or_rolled_back_by_its_handle() {
         assert_eq!(all(&k).len(), 20);
         assert_error!(db.drop_keyspace(&k), Error::KeyspaceInUse { .. });
         // A row in its tables is locked, another one is not.
-        let other = begin(&db);
-        let refused = other.put(&k, &key(7), b"other");
-        assert_error!(refused, Error::LockTimeout { .. });
+        assert_locked(&db, &k);
+        let other = impatient(&db);
         other.put(&k, &key(505), b"other").expect("put");
         other.commit().expect("commit");
         if commits {
@@ -66,8 +80,7 @@ fn a_prepared_large_transaction_is_committed_or_rolled_back_by_its_handle() {
         let before = all(&k);
         db.close().expect("close");
         drop((k, db));
-        let again = open(&vfs, small());
-        let k = again.existing_keyspace("k").expect("open").expect("found");
+        let (again, k) = reopen(&vfs, small());
         assert_eq!(all(&k), before);
         assert_eq!(again.prepared().expect("list"), Vec::<Vec<u8>>::new());
     }
@@ -81,27 +94,17 @@ fn a_prepared_large_transaction_and_its_locks_outlast_a_power_loss() {
         let left = vfs.crash(1, CrashOptions::POWER_LOSS);
         // Twice: the first open writes its manifest anew.
         drop(open(&left, small()));
-        let again = open(&left, small());
-        let k = again.existing_keyspace("k").expect("open").expect("found");
+        let (again, k) = reopen(&left, small());
         assert_eq!(all(&k).len(), 20, "earlier commits are as durable");
-        let other = begin(&again);
-        let refused = other.put(&k, &key(7), b"other");
-        assert_error!(refused, Error::LockTimeout { .. });
-        drop(other);
+        assert_locked(&again, &k);
         assert_intact(&again);
-        let prepared = take(&again);
-        if commits {
-            prepared.commit().expect("commit");
-        } else {
-            prepared.rollback().expect("rollback");
-        }
+        decide(take(&again), commits);
         k.put(&key(7), b"free").expect("put");
         again.flush().expect("flush");
         let rows = all(&k);
         assert_eq!(rows.len(), if commits { 510 } else { 21 });
         let left = left.crash(2, CrashOptions::POWER_LOSS);
-        let again = open(&left, small());
-        let k = again.existing_keyspace("k").expect("open").expect("found");
+        let (again, k) = reopen(&left, small());
         assert_eq!(all(&k), rows);
         assert_eq!(again.prepared().expect("list"), Vec::<Vec<u8>>::new());
     }
@@ -110,12 +113,12 @@ fn a_prepared_large_transaction_and_its_locks_outlast_a_power_loss() {
 #[test]
 fn an_id_that_the_log_has_decided_before_is_prepared_in_tables_after_a_restart() {
     let (vfs, db, k) = database(small());
-    let before = begin(&db);
+    let before = impatient(&db);
     before.put(&k, b"small", b"1").expect("put");
     let prepared = before.prepare(b"x").expect("prepare");
     prepared.rollback().expect("roll back");
     // No row is in a memtable, so no flush releases the log's records of that transaction.
-    let txn = begin(&db);
+    let txn = impatient(&db);
     put(&txn, &k, 0..500, 1);
     drop(txn.prepare(b"x").expect("prepare"));
     let left = vfs.crash(1, CrashOptions::POWER_LOSS);
@@ -148,7 +151,7 @@ fn a_prepare_in_tables_that_fails_leaves_nothing_and_frees_its_rows() {
         let k = db
             .keyspace("k", KeyspaceOptions::default())
             .expect("keyspace");
-        let txn = begin(&db);
+        let txn = impatient(&db);
         put(&txn, &k, 0..500, 1);
         vfs.arm(Fault {
             calls: vec![call],
@@ -162,7 +165,7 @@ fn a_prepare_in_tables_that_fails_leaves_nothing_and_frees_its_rows() {
         assert!(db.prepared().expect("list").is_empty());
         if matches!(failed, Err(Error::NoSpace { .. })) {
             k.put(&key(7), b"free").expect("put");
-            let txn = begin(&db);
+            let txn = impatient(&db);
             put(&txn, &k, 10..500, 1);
             txn.prepare(b"x")
                 .expect("prepare")
@@ -181,13 +184,13 @@ fn a_prepare_in_tables_that_fails_leaves_nothing_and_frees_its_rows() {
 fn a_row_that_others_waited_for_stays_locked_after_a_rollback_and_a_prepare() {
     let (_vfs, db, k) = database(small());
     let is_locked = |n: usize| {
-        let other = begin(&db);
+        let other = impatient(&db);
         matches!(
             other.put(&k, &key(n), b"other"),
             Err(Error::LockTimeout { .. })
         )
     };
-    let txn = begin(&db);
+    let txn = impatient(&db);
     let savepoint = txn.savepoint();
     put(&txn, &k, 0..500, 1);
     // The row is in a layer: the request enters this transaction as its owner.
@@ -218,7 +221,7 @@ fn a_decision_finds_room_for_its_edit_on_a_full_device() {
         let k = db
             .keyspace("k", KeyspaceOptions::default())
             .expect("keyspace");
-        let txn = begin(&db);
+        let txn = impatient(&db);
         put(&txn, &k, 0..500, 1);
         let prepared = txn.prepare(b"x").expect("prepare");
         // Until the next edit has to make the manifest longer.
@@ -232,11 +235,7 @@ fn a_decision_finds_room_for_its_edit_on_a_full_device() {
         });
         assert!(matches!(full, Some(Error::NoSpace { .. })), "{full:?}");
         is_full.store(true, Ordering::SeqCst);
-        let decided = match commits {
-            true => prepared.commit(),
-            false => prepared.rollback(),
-        };
-        decided.expect("decide");
+        decide(prepared, commits);
         assert!(!is_full.load(Ordering::SeqCst), "the edit was the next one");
         assert_eq!(all(&k).len(), if commits { 500 } else { 0 });
         assert!(db.prepared().expect("list").is_empty());

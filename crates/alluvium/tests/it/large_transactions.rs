@@ -4,18 +4,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use alluvium::vfs::{CrashOptions, Fault, FaultEffect, FaultVfs, IoCall, MemVfs, Vfs};
 use alluvium::{
     CursorOptions, Database, Error, Isolation, Keyspace, KeyspaceOptions, LockMode, Options,
-    Savepoint, Transaction, TransactionOptions,
+    Savepoint, Transaction,
 };
 use alluvium_testkit::random::{Rng, Seeded};
 
 use crate::driver::collect;
 use crate::fixture::{Row, all, assert_error, database, dir, open, rows, text, tiny};
 use crate::hooks::wait_until;
+use crate::two_phase::impatient;
 use alluvium_testkit::model::Direction;
 
 /// Transactions of 40 rows of 100 bytes fill the memory.
@@ -24,14 +24,6 @@ pub fn small() -> Options {
         transaction_bytes: Some(8_000),
         ..tiny()
     }
-}
-
-pub fn begin(db: &Database) -> Transaction {
-    let options = TransactionOptions {
-        lock_timeout: Some(Duration::ZERO),
-        ..TransactionOptions::default()
-    };
-    db.begin_with(options).expect("begin")
 }
 
 pub fn run_files(vfs: &MemVfs) -> usize {
@@ -134,7 +126,7 @@ fn reads_savepoints_and_the_commit_agree_with_a_model() {
         }
         let keys = *rng.pick(&[50, 600, 5_000]);
         let mut checked = Checked {
-            txn: begin(&db),
+            txn: impatient(&db),
             keyspaces: [&k, &other],
             model,
             savepoints: Vec::new(),
@@ -172,7 +164,7 @@ fn reads_savepoints_and_the_commit_agree_with_a_model() {
 #[test]
 fn rows_in_files_are_locked_until_the_end_and_free_after_a_rollback_to_a_savepoint() {
     let (vfs, db, k) = database(small());
-    let txn = begin(&db);
+    let txn = impatient(&db);
     txn.get_for_update(&k, &key(7)).expect("lock");
     let savepoint = txn.savepoint();
     put(&txn, &k, 0..500, 1);
@@ -182,7 +174,7 @@ fn rows_in_files_are_locked_until_the_end_and_free_after_a_rollback_to_a_savepoi
         "and their locks are not in the lock table"
     );
     let refused = |n| {
-        let other = begin(&db);
+        let other = impatient(&db);
         assert_error!(other.put(&k, &key(n), b"x"), Error::LockTimeout { .. });
         let shared = other.lock(&k, &key(n), LockMode::Shared);
         assert_error!(shared, Error::LockTimeout { .. });
@@ -191,7 +183,7 @@ fn rows_in_files_are_locked_until_the_end_and_free_after_a_rollback_to_a_savepoi
     txn.put(&k, &key(3), b"again").expect("its own lock");
     txn.rollback_to(savepoint).expect("rollback");
     refused(7);
-    let other = begin(&db);
+    let other = impatient(&db);
     for n in (8..500).filter(|n| *n != 250) {
         other.put(&k, &key(n), b"y").expect("free");
     }
@@ -204,7 +196,7 @@ fn rows_in_files_are_locked_until_the_end_and_free_after_a_rollback_to_a_savepoi
 #[test]
 fn an_insert_that_is_deleted_after_a_savepoint_stays_deleted() {
     let (_vfs, db, k) = database(small());
-    let txn = begin(&db);
+    let txn = impatient(&db);
     txn.insert(&k, b"brief", b"1").expect("insert");
     let savepoint = txn.savepoint();
     txn.delete(&k, b"brief").expect("delete");
@@ -222,7 +214,7 @@ fn an_insert_that_is_deleted_after_a_savepoint_stays_deleted() {
 fn a_writer_waits_for_a_row_in_files_and_gets_it_at_the_end() {
     for commits in [true, false] {
         let (_vfs, db, k) = database(small());
-        let txn = begin(&db);
+        let txn = impatient(&db);
         put(&txn, &k, 0..500, 1);
         thread::scope(|scope| {
             let waiters: Vec<_> = [100, 100, 200]
@@ -277,9 +269,9 @@ fn a_deadlock_with_rows_in_files_is_found() {
 #[test]
 fn another_transaction_with_an_older_snapshot_gets_a_conflict() {
     let (_vfs, db, k) = database(small());
-    let old = begin(&db);
+    let old = impatient(&db);
     old.get(&k, b"x").expect("read point");
-    let txn = begin(&db);
+    let txn = impatient(&db);
     put(&txn, &k, 0..500, 1);
     txn.commit().expect("commit");
     assert!(old.get(&k, &key(3)).expect("get").is_none());
@@ -289,7 +281,7 @@ fn another_transaction_with_an_older_snapshot_gets_a_conflict() {
 #[test]
 fn a_cursor_shows_the_writes_before_its_opening_and_not_those_of_a_rollback() {
     let (_vfs, db, k) = database(small());
-    let txn = begin(&db);
+    let txn = impatient(&db);
     put(&txn, &k, 0..300, 1);
     let mut early = txn.cursor(&k, CursorOptions::default()).expect("cursor");
     assert!(early.seek_first().expect("seek"));
@@ -315,7 +307,7 @@ fn a_cursor_shows_the_writes_before_its_opening_and_not_those_of_a_rollback() {
 #[test]
 fn what_a_large_transaction_cannot_do_is_refused() {
     let (_vfs, db, k) = database(small());
-    let txn = begin(&db);
+    let txn = impatient(&db);
     put(&txn, &k, 0..500, 1);
     let refused = txn.delete_range(&k, b"0", b"1");
     assert_error!(refused, Error::InvalidArgument(_));
@@ -328,7 +320,7 @@ fn what_a_large_transaction_cannot_do_is_refused() {
         let mut puts = (0..500).map(|n| txn.put(&k, &key(n), &[1; 100]));
         puts.find_map(Result::err).expect("an error")
     };
-    let txn = begin(&db);
+    let txn = impatient(&db);
     txn.delete_range(&k, b"0", b"1").expect("delete");
     assert!(matches!(fill(&txn), Error::TransactionTooLarge { .. }));
     txn.rollback();
@@ -339,7 +331,7 @@ fn what_a_large_transaction_cannot_do_is_refused() {
 #[test]
 fn files_go_with_a_rollback_and_after_a_crash() {
     let (vfs, db, k) = database(small());
-    let txn = begin(&db);
+    let txn = impatient(&db);
     put(&txn, &k, 0..500, 1);
     assert!(run_files(&vfs) > 0);
     let left = vfs.crash(1, CrashOptions::PROCESS_KILLED);
@@ -361,7 +353,7 @@ fn a_failure_of_the_files_leaves_the_earlier_writes() {
         let k = db
             .keyspace("k", KeyspaceOptions::default())
             .expect("keyspace");
-        let txn = begin(&db);
+        let txn = impatient(&db);
         put(&txn, &k, 0..30, 1);
         vfs.arm(Fault {
             calls: vec![calls],

@@ -29,7 +29,7 @@ fn prepare(db: &Database, k: &Keyspace, xid: &[u8], key: &str) -> Result<Prepare
     txn.prepare(xid)
 }
 
-fn reopen(vfs: &MemVfs, options: Options) -> (Database, Keyspace) {
+pub fn reopen(vfs: &MemVfs, options: Options) -> (Database, Keyspace) {
     let db = open(vfs, options);
     let k = db.existing_keyspace("k").expect("look").expect("keyspace");
     (db, k)
