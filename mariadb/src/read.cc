@@ -101,11 +101,12 @@ int ha_alluvium::read_entry(uchar *record, Bytes key, Bytes value) {
     if (pushed_idx_cond && pushed_idx_cond_keyno == cursor_index_)
         if (int error = check_pushed_condition(record, key, value, matches)) return error;
     if (!matches) return HA_ERR_KEY_NOT_FOUND;
-    if (!index.row_key(key, value, row_key_)) return HA_ERR_CRASHED;
     // The server also takes ranges and positions from the record of a read of the index alone, so
-    // that needs all columns of the entry.
-    if (row_lock_ == RowLock::None && key_read_ && index.restores_all())
-        return index.decode(key, value, record) ? 0 : HA_ERR_CRASHED;
+    // that needs all columns of the entry. A position without a primary key is the row's key.
+    bool covered = row_lock_ == RowLock::None && key_read_ && index.restores_all();
+    if (!covered || share_->primary().is_hidden())
+        if (!index.row_key(key, value, row_key_)) return HA_ERR_CRASHED;
+    if (covered) return index.decode(key, value, record) ? 0 : HA_ERR_CRASHED;
     if (int error = read_row(record)) return error;
     // The server expects virtual columns from the index then.
     if (row_lock_ == RowLock::None) return key_read_ ? compute_key_columns(*table, cursor_index_, true) : 0;
