@@ -112,7 +112,7 @@ impl Transaction {
         self.add_layers(before, layers, fresh);
         // After the layers are listed: the next owner of each lock finds its row there.
         self.unlock_covered(held, covered);
-        writes.lock().retire(held.charge.take());
+        writes.lock().retire(held.charge_of_writes());
         held.write_bytes = 0;
         held.charge(&self.shared().core.memory.budget);
         Ok(())

@@ -250,7 +250,7 @@ impl Transaction {
         let shared = self.shared();
         let hash = shared.row_locks.table.hash(keyspace.id(), key);
         let mut held = self.state.held.lock();
-        if self.state.writes.lock().get(keyspace.id(), key).is_some() {
+        if self.writes().lock().get(keyspace.id(), key).is_some() {
             return Ok(false);
         }
         let is_held = held.forget_lock(hash);

@@ -169,6 +169,15 @@ impl Held {
         self.write_bytes + self.locks.len() * LOCK_BYTES
     }
 
+    /// Takes the charge of the writes alone.
+    pub(super) fn charge_of_writes(&mut self) -> Option<Charge> {
+        let mut charge = self.charge.take();
+        if let Some(charge) = &mut charge {
+            charge.set(self.write_bytes);
+        }
+        charge
+    }
+
     /// Charges the memory of writes and locks. Most transactions are too small to be charged.
     pub(super) fn charge(&mut self, budget: &Arc<MemoryBudget>) {
         let bytes = self.bytes();

@@ -393,7 +393,7 @@ impl WriteSet {
         self.index
             .insert(position, Probe::new(keyspace, key), entry);
         // For both at once: a second growth could move the arena to memory that other threads used.
-        self.arena.reserve(key.len() + value.len());
+        make_room(&mut self.arena, key.len() + value.len());
         let key = self.store(key);
         let head = Version {
             stamp: self.stamp,
@@ -401,6 +401,7 @@ impl WriteSet {
             kind: Some(kind),
             older: None,
         };
+        make_room(&mut self.entries, 1);
         self.entries.push(Entry {
             keyspace,
             key,
@@ -461,6 +462,7 @@ impl WriteSet {
 
     fn store(&mut self, bytes: &[u8]) -> Span {
         let offset = self.arena.len();
+        make_room(&mut self.arena, bytes.len());
         self.arena.extend_from_slice(bytes);
         Span::new(offset, bytes.len())
     }
@@ -469,6 +471,22 @@ impl WriteSet {
         let span = Span::new(offset, bytes.len());
         self.arena[span.range()].copy_from_slice(bytes);
         span
+    }
+}
+
+/// Vectors of this size in bytes and more grow by a quarter.
+const LARGE_BYTES: usize = 256 << 10;
+
+/// Makes room for more elements. A large vector grows by a quarter instead of doubling: unused
+/// capacity counts as the transaction's memory, and a cursor may keep it after a spill.
+fn make_room<T>(all: &mut Vec<T>, more: usize) {
+    if all.capacity() - all.len() >= more {
+        return;
+    }
+    if all.capacity() * size_of::<T>() < LARGE_BYTES {
+        all.reserve(more);
+    } else {
+        all.reserve_exact(more.max(all.capacity() / 4));
     }
 }
 

@@ -369,3 +369,41 @@ fn a_failure_of_the_files_leaves_the_earlier_writes() {
         assert_eq!(all(&k).len(), 500);
     }
 }
+
+/// A spill cannot free writes that an open cursor still shows. Their unused capacity counts as
+/// memory as well, and depends on their number.
+#[test]
+fn a_cursor_over_spilled_writes_leaves_room_for_later_ones() {
+    for rows in (10_000..26_000).step_by(1_000) {
+        let options = Options {
+            memory_bytes: 8 << 20,
+            ..Options::default()
+        };
+        let db = open(&MemVfs::new(), options);
+        let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");
+        let txn = db.begin(Isolation::Snapshot).expect("begin");
+        let put = |n: usize| txn.put(&k, &key(n), b"value");
+        (0..rows).for_each(|n| put(n).expect("put"));
+        let mut cursor = txn.cursor(&k, CursorOptions::default()).expect("cursor");
+        assert!(cursor.seek_first().expect("seek"));
+        for n in rows..rows + 20_000 {
+            put(n).unwrap_or_else(|error| panic!("{rows} rows, then row {n}: {error}"));
+        }
+        txn.commit().expect("commit");
+    }
+}
+
+/// After a spill as before it, a statement cannot give back the lock of a row that it has written.
+#[test]
+fn a_row_written_after_a_spill_stays_locked() {
+    let vfs = MemVfs::new();
+    let db = open(&vfs, small());
+    let k = db.keyspace("k", KeyspaceOptions::default()).expect("k");
+    let txn = db.begin(Isolation::ReadCommitted).expect("begin");
+    put(&txn, &k, 0..200, 1);
+    assert!(run_files(&vfs) > 0);
+    put(&txn, &k, 200..201, 1);
+    assert!(!txn.unlock(&k, &key(200)).expect("unlock"));
+    let other = impatient(&db);
+    assert_error!(other.put(&k, &key(200), b"v"), Error::LockTimeout { .. });
+}

@@ -7,7 +7,9 @@
 //! before it was opened and no later ones. Otherwise an update that moves rows forward would find
 //! them again.
 
-use super::{COMPACT_BYTES_MIN, Replaced, Savepoint, SavepointId, Version, View, WriteSet};
+use super::{
+    COMPACT_BYTES_MIN, Replaced, Savepoint, SavepointId, Version, View, WriteSet, make_room,
+};
 use crate::base::ValueKind;
 use crate::error::{Error, Result};
 use crate::memory::Charge;
@@ -103,6 +105,7 @@ impl WriteSet {
         let old = self.entries[entry as usize].head;
         let (value, older) = if self.is_needed(old.stamp) {
             let place = u32::try_from(self.history.len()).expect("fewer than 2^32 versions");
+            make_room(&mut self.history, 1);
             self.history.push(Replaced {
                 entry,
                 version: old,
