@@ -335,6 +335,7 @@ step_mariadb() {
     mariadb/tests/locks.sh
     mariadb/tests/indexes.sh
     mariadb/tests/answers.sh
+    mariadb/tests/sequences.sh
     mariadb/tests/transactions.sh
     mariadb/tests/bad_input.sh
     mariadb/tests/replication.sh

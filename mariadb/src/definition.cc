@@ -198,7 +198,7 @@ int ha_alluvium::create(const char *path, TABLE *form, HA_CREATE_INFO *info) {
     if (!error && info->auto_increment_value > 1)
         error = engine.dictionary->write_mark(entry.id, info->auto_increment_value);
     if (error) engine.dictionary->drop_keyspaces(entry.id, entry.indexes);
-    else if (copies_rows(ha_thd())) Transaction::of(ha_thd()).note_copy(entry);
+    else if (copies_rows(ha_thd()) && !is_sequence()) Transaction::of(ha_thd()).note_copy(entry);
     return error;
 }
 

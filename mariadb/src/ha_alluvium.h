@@ -7,9 +7,11 @@
 //   alter.cc           ALTER TABLE in place
 //   locks.cc           begin of a statement, row locks
 //   read.cc            scans, lookups, positions
+//   read_ahead.cc      rows of index scans, several at a time
 //   multi_read.cc      several lookups at once
 //   write.cc           insert, update, delete
 //   bulk.cc            bulk loads
+//   sequence.cc        tables of sequences
 //   auto_increment.cc  AUTO_INCREMENT
 //   statistics.cc      numbers for the optimizer
 //   check.cc           CHECK TABLE
@@ -23,32 +25,53 @@
 
 #include "compat.h"
 #include "errors.h"
+#include "rows_ahead.h"
 #include "table_share.h"
 #include "transaction.h"
 
 namespace alluvium_sql {
 
-// Rows that one read of many keys has brought.
-struct ReadBatch {
-    ReadBatch() = default;
-    ~ReadBatch() { clear(); }
-    ReadBatch(const ReadBatch &) = delete;
-    ReadBatch &operator=(const ReadBatch &) = delete;
+// Keys of the first read of a batch of lookups, and of any: enough to share the cost of the seeks,
+// few enough to stop early.
+constexpr size_t batch_keys_first = 16;
+constexpr size_t batch_keys_max = 128;
 
-    // Frees the rows.
-    void clear();
-    // Ends the whole series of batches.
-    void stop();
-
+// Several lookups at once.
+struct LookupBatch {
     bool active = false;
     RANGE_SEQ_IF functions = {};
     range_seq_t place = nullptr;
-    size_t wanted = 0;
-    std::vector<std::string> keys;
+    RowsAhead rows{batch_keys_first, batch_keys_max};
+    // The server's name of each key.
     std::vector<range_id_t> ids;
-    // Null for keys without a row.
-    std::vector<alluvium_value *> values;
-    size_t next = 0;
+
+    // Ends the whole series of reads.
+    void stop();
+};
+
+// Rows of the first read of an index scan, and of any. A scan that stops early has read at most as
+// many rows in vain as it has given.
+constexpr size_t window_rows_first = 1;
+constexpr size_t window_rows_max = 64;
+
+// Rows that a scan of an index has read ahead, in the order of the scan.
+struct ScanWindow {
+    // Chosen at the first row of a scan.
+    bool active = false;
+    bool forward = true;
+    RowsAhead rows{window_rows_first, window_rows_max};
+    // Key of the entry of each row.
+    std::vector<std::string> entry_keys;
+    // No window follows: the scan has ended, or failed with `error`.
+    bool is_last = false;
+    int error = 0;
+    // The scan has given its end.
+    bool end_is_reached = false;
+
+    // Begins a scan.
+    void begin(bool is_forward);
+    // Frees the rows.
+    void stop();
 };
 
 class ha_alluvium final : public handler {
@@ -193,6 +216,13 @@ private:
     void forget_cursor();
     void store_position(uchar *to, const std::string &key) const;
 
+    // -- read_ahead.cc
+    bool reads_ahead() const;
+    int step_ahead(uchar *record, Move first_move, int missing);
+    int fill_window(uchar *record, Move first_move);
+    int add_to_window(uchar *record);
+    int return_to_window();
+
     // -- multi_read.cc
     bool can_batch(uint number) const;
     int fill_batch(bool &empty);
@@ -217,6 +247,11 @@ private:
     int lock_entry(uint number, std::string &owner);
     int remove_entry(uint number, bool locks);
     int update_entries(const uchar *old_record, const uchar *new_record);
+
+    // -- sequence.cc
+    bool is_sequence() const { return table_share->sequence != nullptr; }
+    int write_sequence(const uchar *record);
+    int read_sequence(uchar *record);
 
     // -- bulk.cc
     int lock_out_writers(THD *thd);
@@ -244,6 +279,7 @@ private:
     Cursor cursor_;
     uint cursor_index_ = MAX_KEY;
     Limits limits_;
+    ScanWindow window_;
     bool scan_begins_ = false;
     bool key_read_ = false;
     // The statement changes the row that it finds in the way of an insert.
@@ -257,7 +293,7 @@ private:
     // Holds the bytes that blob columns of the last row point to.
     Value row_value_;
 
-    ReadBatch batch_;
+    LookupBatch batch_;
     // Bulk load under way; null: rows go into the transaction.
     Ingest load_;
     // Error of the look for a bulk load.

@@ -48,6 +48,7 @@ int ha_alluvium::external_lock(THD *thd, int type) {
     if (type == F_UNLCK) return 0;
     if (locks_out_writers(thd, type))
         if (int error = engine.dictionary->check_prepared(share_->entry())) return error;
+    if (is_sequence()) return 0;
     transaction_ = &Transaction::of(thd);
     return transaction_->enter_statement();
 }

@@ -6,33 +6,13 @@
 // The server must ask for this (`mode` without HA_MRR_USE_DEFAULT_IMPL), so the cost functions
 // below clear that flag where a batch helps.
 
-#include <algorithm>
-
-#include "errors.h"
 #include "ha_alluvium.h"
 
 namespace alluvium_sql {
 
-namespace {
-
-// Keys of one read: enough to share the cost of the seeks, few enough to stop early.
-constexpr size_t batch_keys_first = 16;
-constexpr size_t batch_keys_max = 128;
-
-} // namespace
-
-void ReadBatch::clear() {
-    for (alluvium_value *value : values) alluvium_value_free(value);
-    values.clear();
-    keys.clear();
-    ids.clear();
-    next = 0;
-}
-
-void ReadBatch::stop() {
-    clear();
+void LookupBatch::stop() {
+    rows.restart();
     active = false;
-    wanted = batch_keys_first;
 }
 
 bool ha_alluvium::can_batch(uint number) const {
@@ -81,42 +61,32 @@ int ha_alluvium::multi_range_read_init(RANGE_SEQ_IF *sequence, void *param, uint
 
 // Reads the rows of the next keys.
 int ha_alluvium::fill_batch(bool &empty) {
-    batch_.clear();
+    batch_.rows.clear();
+    batch_.ids.clear();
     KEY_MULTI_RANGE range;
-    while (batch_.keys.size() < batch_.wanted && !batch_.functions.next(batch_.place, &range)) {
-        batch_.keys.emplace_back();
+    while (!batch_.rows.is_full() && !batch_.functions.next(batch_.place, &range)) {
         encode_tuple(parts_of(active_index), range.start_key.key, range.start_key.keypart_map,
-                     batch_.keys.back());
+                     batch_.rows.add());
         batch_.ids.push_back(range.ptr);
     }
-    batch_.wanted = std::min(batch_.wanted * 2, batch_keys_max);
-    empty = batch_.keys.empty();
-    if (empty) return 0;
-    std::vector<alluvium_slice> slices;
-    for (const std::string &key : batch_.keys) slices.push_back({key.data(), key.size()});
-    return transaction_->multi_get(share_->primary_keyspace(), slices, batch_.values);
+    empty = batch_.rows.count() == 0;
+    return batch_.rows.read(*transaction_, share_->primary_keyspace());
 }
 
 int ha_alluvium::multi_range_read_next(range_id_t *id) {
     if (!batch_.active) return handler::multi_range_read_next(id);
-    for (;;) {
-        if (batch_.next == batch_.keys.size()) {
-            if (thd_kill_level(ha_thd())) return HA_ERR_ABORTED_BY_USER;
-            bool empty = false;
-            if (int error = fill_batch(empty)) return error;
-            if (empty) return HA_ERR_END_OF_FILE;
-        }
-        size_t place = batch_.next++;
-        if (!batch_.values[place]) continue;
-        row_value_.reset(std::exchange(batch_.values[place], nullptr));
-        *id = batch_.ids[place];
-        row_key_ = batch_.keys[place];
-        int error = decode_row(table->record[0], Bytes(row_key_), bytes_of(row_value_));
-        if (!error && table->s->virtual_fields &&
-            table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ))
-            return HA_ERR_GENERIC;
-        return error;
+    while (!batch_.rows.next(row_key_, row_value_)) {
+        if (thd_kill_level(ha_thd())) return HA_ERR_ABORTED_BY_USER;
+        bool empty = false;
+        if (int error = fill_batch(empty)) return error;
+        if (empty) return HA_ERR_END_OF_FILE;
     }
+    *id = batch_.ids[batch_.rows.given() - 1];
+    int error = decode_row(table->record[0], Bytes(row_key_), bytes_of(row_value_));
+    if (!error && table->s->virtual_fields &&
+        table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ))
+        return HA_ERR_GENERIC;
+    return error;
 }
 
 } // namespace alluvium_sql

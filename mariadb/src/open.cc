@@ -12,7 +12,7 @@ handler::Table_flags ha_alluvium::table_flags() const {
            HA_DUPLICATE_POS | HA_CRASH_SAFE | HA_CAN_VIRTUAL_COLUMNS |
            HA_PRIMARY_KEY_REQUIRED_FOR_POSITION | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE |
            HA_ONLINE_ANALYZE | HA_CAN_SQL_HANDLER | HA_CAN_GEOMETRY | HA_CONCURRENT_OPTIMIZE |
-           HA_CAN_ONLINE_BACKUPS | HA_CAN_SKIP_LOCKED;
+           HA_CAN_ONLINE_BACKUPS | HA_CAN_SKIP_LOCKED | HA_CAN_TABLES_WITHOUT_ROLLBACK;
 }
 
 ulong ha_alluvium::index_flags(uint number, uint part, bool) const {

@@ -2,6 +2,8 @@
 //
 // Reads: a cursor for each scan or range, a point read for each lookup of a whole key.
 //
+// Rows of an index scan are read several at a time: read_ahead.cc.
+//
 // A cursor has limits where the statement gives them, because they let the engine use filters. The
 // server may go on past the limits of a lookup, so `move` opens the next cursor there.
 
@@ -12,6 +14,7 @@
 namespace alluvium_sql {
 
 void ha_alluvium::forget_cursor() {
+    window_.stop();
     cursor_.reset();
     limits_ = {};
 }
@@ -67,6 +70,8 @@ int ha_alluvium::move(Move move, bool &found) {
 
 // Moves until a row is there that the statement has to see.
 int ha_alluvium::step(uchar *record, Move first_move, int missing) {
+    if (first_move == Move::First || first_move == Move::Last) window_.active = reads_ahead();
+    if (window_.active) return step_ahead(record, first_move, missing);
     bool forward = first_move == Move::First || first_move == Move::Next;
     Move next_move = forward ? Move::Next : Move::Prev;
     for (Move now = first_move;; now = next_move) {
@@ -308,7 +313,7 @@ int ha_alluvium::index_read_map(uchar *record, const uchar *key, key_part_map ma
 int ha_alluvium::rnd_init(bool scan) {
     forget_cursor();
     scan_begins_ = scan;
-    if (!scan) return 0;
+    if (!scan || is_sequence()) return 0;
     uint primary = static_cast<uint>(share_->primary_number());
     if (int error = check_complete(primary)) return error;
     return open_range(primary, {});
@@ -322,6 +327,7 @@ int ha_alluvium::rnd_end() {
 int ha_alluvium::rnd_next(uchar *record) {
     Move move = scan_begins_ ? Move::First : Move::Next;
     scan_begins_ = false;
+    if (is_sequence()) return move == Move::First ? read_sequence(record) : HA_ERR_END_OF_FILE;
     return step(record, move, HA_ERR_END_OF_FILE);
 }
 
@@ -342,6 +348,7 @@ void ha_alluvium::position(const uchar *record) {
 }
 
 int ha_alluvium::rnd_pos(uchar *record, uchar *position) {
+    if (is_sequence()) return read_sequence(record);
     size_t length = load_little(position + ref_length - 2, 2);
     if (length > ref_length - 2) return HA_ERR_CRASHED;
     row_key_.assign(reinterpret_cast<const char *>(position), length);

@@ -107,6 +107,7 @@ int ha_alluvium::insert_primary(const uchar *record) {
 }
 
 int ha_alluvium::write_row(const uchar *record) {
+    if (is_sequence()) return write_sequence(record);
     if (unlikely(load_error_)) return load_error_;
     if (table->next_number_field && record == table->record[0])
         if (int error = update_auto_increment()) return error;
@@ -139,6 +140,7 @@ bool ha_alluvium::replaces_after_duplicate() const {
 }
 
 int ha_alluvium::update_row(const uchar *old_record, const uchar *new_record) {
+    if (is_sequence()) return write_sequence(new_record);
     const PrimaryCodec &primary = share_->primary();
     if (primary.is_hidden()) {
         old_key_ = row_key_;

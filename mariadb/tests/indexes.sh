@@ -265,6 +265,24 @@ check_partitions() {
     done
 }
 
+# Scans of an index read several rows at a time if the cache does not hold the rows.
+check_scans() {
+    local order rows='GROUP_CONCAT(id, LEFT(body, 3)'
+    sql -e "SET GLOBAL alluvium_memory_bytes = 8 << 20; USE online; SET SESSION alluvium_bulk_load = 1;
+        CREATE TABLE wide (id INT PRIMARY KEY, k INT, body TEXT, KEY k (k)) ENGINE=ALLUVIUM;
+        INSERT INTO wide SELECT seq, seq * 7919 MOD 5003, CONCAT(MD5(seq), MD5(-seq), MD5(seq * 3), MD5(seq * 5), MD5(seq * 7), MD5(seq * 9)) FROM seq_1_to_60000;
+        SET GLOBAL alluvium_settle_now = 1; FLUSH TABLES"
+    for order in ASC DESC; do
+        expect "rows of a range, $order" "SET group_concat_max_len = 1 << 24; USE online; START TRANSACTION; DELETE FROM wide WHERE id MOD 10 = 0; UPDATE wide SET body = id WHERE id MOD 10 = 1;
+            SELECT (SELECT $rows ORDER BY k $order, id $order) FROM wide IGNORE INDEX (k) WHERE k BETWEEN 100 AND 300) =
+            (SELECT GROUP_CONCAT(id, body) FROM (SELECT id, LEFT(body, 3) body FROM wide FORCE INDEX (k) WHERE k BETWEEN 100 AND 300 ORDER BY k $order, id $order LIMIT 100000) x); ROLLBACK" 1
+        expect "rows of a limit and a condition on the index, $order" "USE online; SELECT (SELECT $rows ORDER BY k $order, id $order LIMIT 77) FROM wide IGNORE INDEX (k) WHERE k > 100 AND k MOD 3 = 1) =
+            (SELECT GROUP_CONCAT(id, body) FROM (SELECT id, LEFT(body, 3) body FROM wide FORCE INDEX (k) WHERE k > 100 AND k MOD 3 = 1 ORDER BY k $order, id $order LIMIT 77) x)" 1
+    done
+    expect 'rows in both directions' "USE online; HANDLER wide OPEN; HANDLER wide READ k = (1234) LIMIT 3; HANDLER wide READ k NEXT LIMIT 2; HANDLER wide READ k PREV LIMIT 2" \
+        "$(sql online -e 'SELECT * FROM wide WHERE k = 1234 ORDER BY id LIMIT 5; (SELECT * FROM wide WHERE k = 1234 ORDER BY id LIMIT 4) ORDER BY id DESC LIMIT 2')"
+}
+
 finish() {
     local pid
     if pid=$(server_process "$folder"); then kill -KILL "$pid"; fi
@@ -283,4 +301,5 @@ check_prepared
 check_killed_server
 check_read_points
 check_partitions
+check_scans
 "$folder/stop"
