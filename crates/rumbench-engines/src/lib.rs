@@ -69,6 +69,7 @@ mod periodic;
 #[cfg(feature = "redb")]
 pub mod redb;
 pub mod registry;
+pub mod replication;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
 #[cfg(any(feature = "mariadb", feature = "postgresql"))]

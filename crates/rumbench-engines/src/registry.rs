@@ -9,6 +9,7 @@ use rumbench_core::engine::{Engine, EngineError, OpenConfig, Result};
 use rumbench_core::names;
 
 use crate::adapter::Adapter;
+use crate::replication::Product;
 
 /// Named configuration of an engine, written after a colon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -386,6 +387,20 @@ const SQLITE: Option<Adapter> = None;
 const WIREDTIGER: Option<Adapter> = Some(crate::wiredtiger::WiredTiger::ADAPTER);
 #[cfg(not(feature = "wiredtiger"))]
 const WIREDTIGER: Option<Adapter> = None;
+
+/// Returns the products of this build that have replicas.
+pub fn replicated_products() -> Vec<Box<dyn Product>> {
+    vec![
+        #[cfg(feature = "mariadb")]
+        Box::new(crate::servers::mariadb::replication::INNODB),
+        #[cfg(feature = "mariadb")]
+        Box::new(crate::servers::mariadb::replication::MYROCKS),
+        #[cfg(feature = "mariadb")]
+        Box::new(crate::servers::mariadb::replication::ALLUVIUM),
+        #[cfg(feature = "postgresql")]
+        Box::new(crate::servers::postgresql::replication::PAIR),
+    ]
+}
 
 /// Ends servers that outlived a killed laboratory, and removes their sockets. Leaves servers of
 /// running laboratories alone. Keeps the data, but prints its folder with the command that removes

@@ -1,14 +1,16 @@
 //! rumbench: a benchmark laboratory for databases of small data.
 //!
 //! Reading order: [`command`] (subcommands), [`run`] (execution of suites), [`durability`] (kill
-//! tests), [`import`] (results of other programs), [`measure`] (metrics and their measurement),
-//! [`profile`] (CPU time by function), [`store`] (results on disk), [`report`] (tables),
-//! [`catalog`] (engines and workloads by name), [`text`] (numbers and lists as text).
+//! tests), [`failover`] (loss of a primary), [`import`] (results of other programs), [`measure`]
+//! (metrics and their measurement), [`profile`] (CPU time by function), [`store`] (results on
+//! disk), [`report`] (tables), [`catalog`] (engines and workloads by name), [`text`] (numbers and
+//! lists as text).
 #![forbid(unsafe_code)]
 
 mod catalog;
 mod command;
 mod durability;
+mod failover;
 mod import;
 mod measure;
 mod profile;

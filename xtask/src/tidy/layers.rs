@@ -121,6 +121,7 @@ const LABORATORY: &[&[&str]] = &[
     // A suite that runs draws conclusions from its trials; a rate search is reported and run.
     &["report", "run"],
     &["import", "durability"],
+    &["failover"],
     &["command"],
 ];
 

@@ -52,6 +52,11 @@ impl fmt::Display for Address {
 pub(super) struct Password(String);
 
 impl Password {
+    /// Takes a password of a server that was started here.
+    pub(super) fn own(text: &str) -> Password {
+        Password(text.to_string())
+    }
+
     /// Reads the password from the first line of `file`.
     pub(super) fn read(engine: &str, file: &str) -> Result<Password> {
         let wrong = |why: String| {

@@ -8,8 +8,10 @@
 //! `table_statements`, `tables` and `table_queries` (table workloads), `link_sql`, `link_list`,
 //! `links` and `link_operations` (LinkBench), `check` (compares indexes with rows), `schema`
 //! (creates the tables), `engine` (the part that all servers share as engines), then the servers
-//! themselves: `postgresql`, `mariadb`. A server listens on a Unix socket only, in a folder that no
-//! other user can enter. System services are never touched.
+//! themselves: `postgresql`, `mariadb`, each with its `replication`, and `network` (what both need
+//! for it). A server listens on a Unix socket only, in a folder that no other user can enter; one
+//! in replication also on the loopback address, for a user with a password. System services are
+//! never touched.
 
 mod check;
 mod counters;
@@ -23,6 +25,7 @@ mod links;
 mod log;
 #[cfg(feature = "mariadb")]
 pub(crate) mod mariadb;
+mod network;
 mod own_lines;
 mod packages;
 mod places;

@@ -123,15 +123,29 @@ impl ServerProcess {
         if run_folder::started_at(pid).is_none() {
             return;
         }
-        let started = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let started = self.children();
         // Kills the server first: it would replace its children.
         self.signal(Signal::KILL);
-        for pid in started.unwrap_or_default().split(' ') {
-            if let Some(pid) = pid.parse().ok().and_then(Pid::from_raw) {
-                // See `signal`.
-                let _ = rustix::process::kill_process(pid, Signal::KILL);
-            }
-        }
+        kill_all(&started);
+    }
+
+    /// Ends the server and the processes it started as a loss of power does: none of them may learn
+    /// that another one has ended. A stopped server cannot act on the end of its children.
+    pub(super) fn lose_power(&mut self) {
+        self.signal(Signal::STOP);
+        kill_all(&self.children());
+        self.signal(Signal::KILL);
+        let _ = self.child.wait();
+    }
+
+    /// Returns the processes that the server has started.
+    fn children(&self) -> Vec<Pid> {
+        let pid = self.pid();
+        let started = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let started = started.unwrap_or_default();
+        let pids = started.split_ascii_whitespace();
+        pids.filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw))
+            .collect()
     }
 
     /// Asks the server to stop and waits until it has.
@@ -154,6 +168,13 @@ impl ServerProcess {
         }
         let seconds = STOPPED_WITHIN.as_secs();
         Err(self.failed(&format!("did not stop within {seconds} s and was killed")))
+    }
+}
+
+fn kill_all(pids: &[Pid]) {
+    for pid in pids {
+        // A process that has ended cannot be signaled.
+        let _ = rustix::process::kill_process(*pid, Signal::KILL);
     }
 }
 

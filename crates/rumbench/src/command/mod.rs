@@ -6,6 +6,7 @@ mod compare;
 mod doctor;
 mod durability;
 mod explain;
+mod failover;
 mod find_rate;
 mod import;
 mod list;
@@ -75,6 +76,9 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Kill a writing process again and again and check that its commits survive
     Durability(durability::DurabilityArgs),
+    /// Cut off the primary of two servers again and again, promote the replica, and look for every
+    /// commit that was acknowledged or seen
+    Failover(failover::FailoverArgs),
     /// Print completions for a shell: source <(rumbench completions bash)
     Completions(shell::CompletionsArgs),
     /// Write man pages into a folder, or print the first one
@@ -143,6 +147,7 @@ fn dispatch(command: Option<Command>) -> anyhow::Result<Exit> {
         Some(Command::Results(arguments)) => list::results(&arguments),
         Some(Command::Explain(arguments)) => explain::run(&arguments),
         Some(Command::Durability(arguments)) => durability::run(&arguments),
+        Some(Command::Failover(arguments)) => failover::run(&arguments),
         Some(Command::Completions(arguments)) => shell::completions(&arguments, Cli::command()),
         Some(Command::Man(arguments)) => shell::man(&arguments, Cli::command()),
         Some(Command::TrialChild) => crate::run::trial::child_main().map(|()| Exit::Done),

@@ -1,7 +1,8 @@
 //! Runs the built binary: bad usage and its exit codes, tiny suites from load to report, sweeps,
 //! searches for rates, bounded memory, other builds, comparisons, explanations, imports, resumed
-//! suites, suites of several runs, kill tests. With servers: external ones, laboratories killed
-//! with a server, and servers that fail, lose rows, are bounded, or belong to an ordinary user.
+//! suites, suites of several runs, kill tests. With servers: failovers, external ones, laboratories
+//! killed with a server, and servers that fail, lose rows, are bounded, or belong to an ordinary
+//! user.
 
 #[cfg(any(feature = "mariadb", feature = "postgresql"))]
 mod bounded_servers;
@@ -13,6 +14,8 @@ mod explain;
 mod external;
 #[cfg(any(feature = "mariadb", feature = "postgresql"))]
 mod failing_servers;
+#[cfg(any(feature = "mariadb", feature = "postgresql"))]
+mod failover;
 mod find_rate;
 mod host;
 mod import;

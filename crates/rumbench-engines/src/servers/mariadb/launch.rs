@@ -33,6 +33,8 @@ pub(super) struct Launch<'a> {
     pub(super) plugin: Option<&'a Path>,
     /// Folder of the socket, and of the links to plugins.
     pub(super) run: &'a Path,
+    /// Options of a server that replicates; `None`: a server without network and users.
+    pub(super) replication: Option<&'a [String]>,
 }
 
 impl Launch<'_> {
@@ -133,17 +135,14 @@ impl Launch<'_> {
     }
 
     fn switches(&self) -> Vec<String> {
-        let mut switches = vec!["--skip-networking", "--skip-grant-tables"];
+        let alone = ["--skip-networking", "--skip-grant-tables"].map(String::from);
+        let mut switches = self.replication.unwrap_or(&alone).to_vec();
         if !self.tuning.variation.binlog {
-            switches.push("--skip-log-bin");
+            switches.push("--skip-log-bin".to_string());
         }
         let plugin = self.tuning.plugin();
-        let plugin = plugin.map(|plugin| format!("--plugin-load-add={}", plugin.name));
+        switches.extend(plugin.map(|plugin| format!("--plugin-load-add={}", plugin.name)));
         switches
-            .into_iter()
-            .map(String::from)
-            .chain(plugin)
-            .collect()
     }
 }
 
@@ -183,6 +182,7 @@ mod tests {
             root: Path::new("/"),
             plugin: None,
             run: Path::new("/run"),
+            replication: None,
         }
         .command()
         .unwrap();

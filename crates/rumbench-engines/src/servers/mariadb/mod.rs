@@ -15,6 +15,7 @@ mod launch;
 mod login;
 mod options;
 mod read_back;
+pub(crate) mod replication;
 mod server;
 mod settle;
 mod storage;
@@ -24,6 +25,7 @@ mod variants;
 mod wire;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use rumbench_core::engine::{Counter, Engine, EngineError, EngineFacts, OpenConfig, Result};
@@ -93,10 +95,18 @@ fn run(config: &OpenConfig, storage: Storage) -> Result<ServerEngine<MariaDb>> {
     Ok(ServerEngine::new(server?))
 }
 
-/// Starts a private server.
-fn start(config: &OpenConfig, storage: Storage, tuning: &Tuning) -> Result<MariaDb> {
+/// Server program that was started, and how to reach it.
+struct Served {
+    process: ServerProcess,
+    endpoint: Endpoint,
+    root: PathBuf,
+}
+
+/// Starts the server program in a trial's folder, and makes its data first if there is none.
+/// `replication`: see [`Launch`].
+fn serve(dir: &Path, tuning: &Tuning, replication: Option<&[String]>) -> Result<Served> {
     let Installation { root, plugin } = packages::mariadb(tuning.plugin(), tuning.root.as_deref())?;
-    let (places, exists) = Places::prepare(&config.dir)?;
+    let (places, exists) = Places::prepare(dir)?;
     let folder = RunFolder::create()?;
     let endpoint = Endpoint {
         address: Address::Socket(folder.path().join("socket")),
@@ -120,20 +130,29 @@ fn start(config: &OpenConfig, storage: Storage, tuning: &Tuning) -> Result<Maria
         root: &root,
         plugin: plugin.as_deref(),
         run: folder.path(),
+        replication,
     };
     launch.configure()?;
     if !exists {
         launch.initialize()?;
     }
     let command = launch.command()?;
-    let mut process = ServerProcess::start(
-        &program,
-        command,
-        &places.log,
-        &places.trial,
-        Signal::TERM,
-        folder,
-    )?;
+    let (log, trial) = (&places.log, &places.trial);
+    let process = ServerProcess::start(&program, command, log, trial, Signal::TERM, folder)?;
+    Ok(Served {
+        process,
+        endpoint,
+        root,
+    })
+}
+
+/// Starts a private server.
+fn start(config: &OpenConfig, storage: Storage, tuning: &Tuning) -> Result<MariaDb> {
+    let Served {
+        mut process,
+        endpoint,
+        root,
+    } = serve(&config.dir, tuning, None)?;
     let first = endpoint.with_database("mysql");
     let mut first = process.wait_until_ready(|| MariaSession::connect(&first))?;
     check_version(&root.display(), &first.ask("SELECT version()")?)?;

@@ -4,6 +4,8 @@
 //! Rows found by an update count as changed, even if the new values equal the old ones. The start
 //! of a connection is in `login`.
 
+use std::collections::BTreeMap;
+
 use rumbench_core::engine::{EngineError, Result};
 use rumbench_core::tables::{ColumnType, Value};
 
@@ -123,6 +125,36 @@ impl MariaSession {
         Ok(())
     }
 
+    /// Returns the first row of a query's answer by the names of its columns; no names if there is
+    /// no row.
+    pub(super) fn record(&mut self, text: &str) -> Result<BTreeMap<String, String>> {
+        self.send_query(text)?;
+        let mut fields = self.answer()?;
+        let count = lengthy(&mut fields)?;
+        let names: Vec<String> = (0..count)
+            .map(|_| column_name(self.packet()?))
+            .collect::<Result<_>>()?;
+        let mut record = BTreeMap::new();
+        loop {
+            let mut fields = self.answer()?;
+            if fields.0.first() == Some(&0xfe) {
+                return Ok(record);
+            }
+            let row = names.iter().map(|_| text_value(&mut fields));
+            let row = row.collect::<Result<Vec<String>>>()?;
+            if record.is_empty() {
+                record = names.iter().cloned().zip(row).collect();
+            }
+        }
+    }
+
+    fn send_query(&mut self, text: &str) -> Result<()> {
+        self.begin();
+        self.out.push(COM_QUERY);
+        self.out.extend_from_slice(text.as_bytes());
+        self.send(0)
+    }
+
     /// See [`Wire::listener`].
     pub(super) fn listener(&self) -> Option<u32> {
         self.wire.listener()
@@ -223,6 +255,15 @@ impl MariaSession {
         }
         Ok(Answer::Rows(count))
     }
+}
+
+/// Returns the name in the definition of a column, after catalog, schema, and table by both names.
+fn column_name(mut definition: Fields<'_>) -> Result<String> {
+    for _ in 0..4 {
+        let length = lengthy(&mut definition)? as usize;
+        definition.bytes(length)?;
+    }
+    text_value(&mut definition)
 }
 
 /// Returns the number of rows changed, and a flag for another answer that follows.
@@ -365,10 +406,7 @@ impl Session for MariaSession {
     }
 
     fn query(&mut self, text: &str) -> Result<Vec<Vec<String>>> {
-        self.begin();
-        self.out.push(COM_QUERY);
-        self.out.extend_from_slice(text.as_bytes());
-        self.send(0)?;
+        self.send_query(text)?;
         let mut rows = Vec::new();
         loop {
             let more = match self.columns()? {

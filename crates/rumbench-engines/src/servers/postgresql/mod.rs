@@ -12,6 +12,7 @@
 
 mod counters;
 mod login;
+pub(crate) mod replication;
 mod tuning;
 mod wire;
 
@@ -48,8 +49,8 @@ const MAINTENANCE: &str = "postgres";
 /// Vacuum options that remove index entries of dead rows even if there are few; by default the
 /// server may skip them.
 const VACUUM_OPTIONS: &str = "(ANALYZE, INDEX_CLEANUP ON)";
-/// File name of the socket in the folder that the server is given for it.
-const SOCKET: &str = ".s.PGSQL.5432";
+/// Port of a server that listens on its socket only; it is in the socket's name.
+const PORT: u16 = 5432;
 /// Registry entry of this engine. No variants.
 pub(crate) const ADAPTER: Adapter = Adapter { check, open };
 
@@ -108,14 +109,27 @@ fn run(config: &OpenConfig) -> Result<ServerEngine<PostgreSql>> {
     Ok(ServerEngine::new(PostgreSql { running: running? }))
 }
 
-/// Starts a private server.
-fn start(config: &OpenConfig, tuning: &Tuning) -> Result<Running<PostgresSession>> {
+/// Network of a server that replicates.
+struct Network {
+    /// Port of the loopback address.
+    port: u16,
+    /// Settings, as `NAME=VALUE`.
+    settings: Vec<String>,
+}
+
+/// Starts the server program in a trial's folder, and makes its data first if there is none.
+/// Without `network` it listens on its socket only.
+fn serve(
+    dir: &Path,
+    tuning: &Tuning,
+    network: Option<&Network>,
+) -> Result<(ServerProcess, Endpoint)> {
     let (bin, root) = packages::postgresql(OLDEST_VERSION, tuning.root.as_deref())?;
     let user = User::instead_of_root(&["postgres", "nobody"])?;
     if let Some(user) = &user {
         check_reachable(&bin, user)?;
     }
-    let (places, exists) = Places::prepare(&config.dir)?;
+    let (places, exists) = Places::prepare(dir)?;
     let data = DataFolder::new(&places.data, user.as_ref())?;
     let initdb = bin.join("initdb");
     let program = |path| Program {
@@ -133,9 +147,10 @@ fn start(config: &OpenConfig, tuning: &Tuning) -> Result<Running<PostgresSession
         std::os::unix::fs::chown(folder.path(), Some(user.uid), Some(user.gid))
             .map_err(failed("postgresql: give away the folder of the socket"))?;
     }
-    write_configuration(&places.data, &tuning.file())?;
+    write_for_server(&places.data, "postgresql.conf", &tuning.file())?;
+    let port = network.map_or(PORT, |network| network.port);
     let endpoint = Endpoint {
-        address: Address::Socket(folder.path().join(SOCKET)),
+        address: Address::Socket(folder.path().join(format!(".s.PGSQL.{port}"))),
         user: USER.to_string(),
         password: None,
         database: MAINTENANCE.to_string(),
@@ -146,14 +161,24 @@ fn start(config: &OpenConfig, tuning: &Tuning) -> Result<Running<PostgresSession
     let mut command = program.command(&places.log)?;
     command.arg("-D").arg(&data.name);
     command.args(Tuning::arguments(&data.name, folder.path()));
-    let mut process = ServerProcess::start(
-        &program,
-        command,
-        &places.log,
-        &places.trial,
-        Signal::INT,
-        folder,
-    )?;
+    if let Some(network) = network {
+        // Later settings win.
+        let listen = [
+            "listen_addresses=127.0.0.1".to_string(),
+            format!("port={port}"),
+        ];
+        for setting in listen.iter().chain(&network.settings) {
+            command.arg("-c").arg(setting);
+        }
+    }
+    let (log, trial) = (&places.log, &places.trial);
+    let process = ServerProcess::start(&program, command, log, trial, Signal::INT, folder)?;
+    Ok((process, endpoint))
+}
+
+/// Starts a private server.
+fn start(config: &OpenConfig, tuning: &Tuning) -> Result<Running<PostgresSession>> {
+    let (mut process, endpoint) = serve(&config.dir, tuning, None)?;
     let mut own = process.wait_until_ready(|| PostgresSession::connect(&endpoint))?;
     tuning.check_class(&mut own)?;
     create_tables(&mut own, Dialect::Postgres, config.schema)?;
@@ -264,15 +289,20 @@ fn initialize(program: &Program<'_>, data: &DataFolder, log: &Path) -> Result<()
     program.run(command, "", log)
 }
 
-/// Replaces the server's configuration, which the server's user must be able to read.
-fn write_configuration(data: &Path, text: &str) -> Result<()> {
+/// Replaces a file in the data folder, which the server's user must be able to read.
+fn write_for_server(data: &Path, name: &str, text: &str) -> Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    let path = data.join("postgresql.conf");
+    let path = data.join(name);
     let owner = fs::metadata(data).map_err(failed("postgresql: look at the data folder"))?;
     let written = fs::write(&path, text)
         .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o600)))
         .and_then(|()| std::os::unix::fs::chown(&path, Some(owner.uid()), Some(owner.gid())));
-    written.map_err(failed("postgresql: write postgresql.conf"))
+    written.map_err(|error| {
+        EngineError::failed(
+            format!("postgresql: cannot write {}", path.display()),
+            error,
+        )
+    })
 }
 
 impl Server for PostgreSql {

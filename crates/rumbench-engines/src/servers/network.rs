@@ -1,0 +1,65 @@
+//! Parts of replication that all servers need: clients, ports of the loopback address, random
+//! passwords, and waits.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read;
+use std::net::TcpListener;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rumbench_core::engine::{EngineError, Result};
+
+use super::session::Session;
+use crate::error::failed;
+use crate::replication::Client;
+
+/// Limit for a replica that connects, applies what it has received, or is promoted.
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// Interval between checks.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+impl<S: Session> Client for S {
+    fn execute(&mut self, text: &str) -> Result<Vec<Vec<String>>> {
+        Session::query(self, text)
+    }
+}
+
+/// Returns a port that is free now. Another program may take it before the server does; the
+/// server's own error then says so.
+pub(super) fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    listener
+        .map(|address| address.port())
+        .map_err(failed("find a free port"))
+}
+
+/// Returns 128 random bits in hexadecimal.
+pub(super) fn password() -> Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(failed("read random bytes"))?;
+    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}
+
+/// Waits until the check is true.
+///
+/// # Errors
+/// The check's own, or that `what` did not happen within a minute.
+pub(super) fn wait_for(what: &str, mut check: impl FnMut() -> Result<bool>) -> Result<()> {
+    let start = Instant::now();
+    while !check()? {
+        if start.elapsed() > WITHIN {
+            let seconds = WITHIN.as_secs();
+            return Err(EngineError::Wrong(format!("no {what} within {seconds} s")));
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
