@@ -32,8 +32,8 @@ fn sum(mode: &serde_json::Value, part: &str) -> u64 {
     parts.map(|part| part.as_u64().unwrap()).sum()
 }
 
-/// Checks one mode that loses and one that keeps. With the first one the bytes of 250 ms are cut, so
-/// it must be seen to lose.
+/// Checks one mode that loses and one that keeps. With the first one the bytes of 250 ms are cut,
+/// so it must be seen to lose.
 fn loses_and_keeps(engine: &str, [loses, keeps]: [&str; 2]) {
     let (code, mode) = failover(engine, loses, &["--rounds", "1", "--round-trip", "500ms"]);
     assert_eq!(code, Some(0), "{mode}");
