@@ -146,8 +146,9 @@ fn lose(
     relay: &Relay,
     replica: &mut dyn Node,
 ) -> Result<Round> {
-    let probe = Probe::start(plan.round_trip).context("cannot start a relay")?;
     let clients = Clients::start(plan.writers, primary, replica)?;
+    // The clients end with their servers if this fails.
+    let probe = Probe::start(plan.round_trip).context("cannot start a relay")?;
     let watched = watch(plan, primary, &clients);
     if plan.bytes == Bytes::Cut {
         relay.cut();
