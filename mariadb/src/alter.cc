@@ -218,6 +218,11 @@ bool keeps_primary_key(const TABLE &table, const TABLE &altered, Alter_inplace_i
 
 enum_alter_inplace_result
 ha_alluvium::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) {
+    // A copy checks the row of the sequence.
+    if (info->create_info->used_fields & HA_CREATE_USED_SEQUENCE) {
+        info->unsupported_reason = "SEQUENCE";
+        return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    }
     alter_table_operations flags = info->handler_flags;
     if (flags & (ALTER_STORED_COLUMN_TYPE | ALTER_VIRTUAL_COLUMN_TYPE))
         info->unsupported_reason =

@@ -106,12 +106,14 @@ bool make_checkpoint(THD *thd, const char *variable, const std::string &path) {
     alluvium_checkpoint_info info = {};
     info.struct_size = sizeof info;
     ErrorPlace error;
+    // Before the checkpoint: numbers of sequences are taken meanwhile, outside of transactions. A
+    // replica that repeats their events ends with the same rows.
+    std::string position = binlog_position();
     if (alluvium_checkpoint(engine.database, path.data(), path.size(), &info, error.out()) !=
         ALLUVIUM_CODE_OK) {
         my_printf_error(ER_UNKNOWN_ERROR, "%s: %s", MYF(0), variable, error.text().c_str());
         return false;
     }
-    std::string position = binlog_position();
     if (!position.empty() && !write_file(path + "/" + position_file, position + "\n")) {
         my_printf_error(ER_UNKNOWN_ERROR, "%s: cannot write '%s/%s' (error %d): delete the folder",
                         MYF(0), variable, path.c_str(), position_file, errno);

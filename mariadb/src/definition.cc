@@ -77,6 +77,8 @@ int check_keys(const TABLE &table) {
 
 int check_expiry(const TABLE &table) {
     const ha_table_option_struct *options = table.s->option_struct;
+    if (table.s->sequence && options && options->expire_after_seconds)
+        return refuse("sequences that expire", "leave ALLUVIUM_EXPIRE_AFTER out");
     uint field = no_field;
     std::string reason = find_expiry_field(table, field);
     if (reason.empty() && field != no_field && options->expire_after_seconds)

@@ -31,17 +31,12 @@
 
 namespace alluvium_sql {
 
-// Keys of the first read of a batch of lookups, and of any: enough to share the cost of the seeks,
-// few enough to stop early.
-constexpr size_t batch_keys_first = 16;
-constexpr size_t batch_keys_max = 128;
-
 // Several lookups at once.
 struct LookupBatch {
     bool active = false;
     RANGE_SEQ_IF functions = {};
     range_seq_t place = nullptr;
-    RowsAhead rows{batch_keys_first, batch_keys_max};
+    RowsAhead rows;
     // The server's name of each key.
     std::vector<range_id_t> ids;
 
@@ -49,17 +44,12 @@ struct LookupBatch {
     void stop();
 };
 
-// Rows of the first read of an index scan, and of any. A scan that stops early has read at most as
-// many rows in vain as it has given.
-constexpr size_t window_rows_first = 1;
-constexpr size_t window_rows_max = 64;
-
 // Rows that a scan of an index has read ahead, in the order of the scan.
 struct ScanWindow {
     // Chosen at the first row of a scan.
     bool active = false;
     bool forward = true;
-    RowsAhead rows{window_rows_first, window_rows_max};
+    RowsAhead rows;
     // Key of the entry of each row.
     std::vector<std::string> entry_keys;
     // No window follows: the scan has ended, or failed with `error`.
@@ -68,8 +58,8 @@ struct ScanWindow {
     // The scan has given its end.
     bool end_is_reached = false;
 
-    // Begins a scan.
-    void begin(bool is_forward);
+    // Begins a scan. `rows_max`: rows of a window.
+    void begin(bool is_forward, size_t rows_max);
     // Frees the rows.
     void stop();
 };
@@ -216,6 +206,12 @@ private:
     void forget_cursor();
     void store_position(uchar *to, const std::string &key) const;
 
+    // Rows that may be large are read in small numbers: a large one may follow small ones.
+    size_t rows_at_once(size_t rows) const {
+        constexpr size_t large_rows_max = 8;
+        return share_->has_blobs() ? large_rows_max : rows;
+    }
+
     // -- read_ahead.cc
     bool reads_ahead() const;
     int step_ahead(uchar *record, Move first_move, int missing);
@@ -265,6 +261,7 @@ private:
     int raise_numbers();
 
     // -- statistics.cc
+    bool plan_is_forced(uint number) const;
     void set_rows_per_key();
     int sample_statistics();
     void renew_statistics();

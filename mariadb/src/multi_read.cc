@@ -10,8 +10,17 @@
 
 namespace alluvium_sql {
 
+namespace {
+
+// Keys of the first read and of any: enough to share the cost of the seeks, few enough to stop
+// early.
+constexpr size_t batch_keys_first = 16;
+constexpr size_t batch_keys_max = 128;
+
+} // namespace
+
 void LookupBatch::stop() {
-    rows.restart();
+    rows.clear();
     active = false;
 }
 
@@ -54,6 +63,7 @@ int ha_alluvium::multi_range_read_init(RANGE_SEQ_IF *sequence, void *param, uint
             range.start_key.keypart_map != make_prev_keypart_map(parts))
             return handler::multi_range_read_init(sequence, param, ranges, mode, buffer);
     batch_.active = true;
+    batch_.rows.restart(batch_keys_first, rows_at_once(batch_keys_max));
     batch_.functions = *sequence;
     batch_.place = sequence->init(param, ranges, mode);
     return 0;

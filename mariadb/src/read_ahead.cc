@@ -17,11 +17,17 @@ namespace {
 
 // A table above this share of the engine's memory is taken for one that the cache does not hold.
 constexpr uint64_t cache_share = 2;
+// A scan that stops early has read at most as many rows in vain as it has given.
+constexpr size_t window_rows_first = 1;
+constexpr size_t window_rows_max = 64;
+// Entries that a window with a row looks at, where a condition refuses most of them: the statement
+// may need no other row.
+constexpr size_t window_entries_max = 64;
 
 } // namespace
 
-void ScanWindow::begin(bool is_forward) {
-    rows.restart();
+void ScanWindow::begin(bool is_forward, size_t rows_max) {
+    rows.restart(window_rows_first, rows_max);
     forward = is_forward;
     is_last = false;
     error = 0;
@@ -29,7 +35,7 @@ void ScanWindow::begin(bool is_forward) {
 }
 
 void ScanWindow::stop() {
-    rows.restart();
+    rows.clear();
     active = false;
 }
 
@@ -46,10 +52,10 @@ bool ha_alluvium::reads_ahead() const {
 int ha_alluvium::step_ahead(uchar *record, Move first_move, int missing) {
     bool forward = first_move == Move::First || first_move == Move::Next;
     if (first_move == Move::First || first_move == Move::Last) {
-        window_.begin(forward);
+        window_.begin(forward, rows_at_once(window_rows_max));
     } else if (window_.forward != forward) {
         if (int error = return_to_window()) return error;
-        window_.begin(forward);
+        window_.begin(forward, rows_at_once(window_rows_max));
     }
     for (Move now = first_move; !window_.rows.next(row_key_, row_value_);
          now = forward ? Move::Next : Move::Prev) {
@@ -69,7 +75,9 @@ int ha_alluvium::step_ahead(uchar *record, Move first_move, int missing) {
 int ha_alluvium::fill_window(uchar *record, Move first_move) {
     window_.rows.clear();
     Move next_move = window_.forward ? Move::Next : Move::Prev;
+    size_t entries = 0;
     for (Move now = first_move; !window_.rows.is_full() && !window_.is_last; now = next_move) {
+        if (entries++ >= window_entries_max && window_.rows.count() > 0) break;
         bool found = false;
         window_.error = thd_kill_level(ha_thd()) ? HA_ERR_ABORTED_BY_USER : move(now, found);
         if (!window_.error && found) window_.error = add_to_window(record);

@@ -16,9 +16,10 @@ constexpr size_t bytes_max = 1 << 20;
 
 } // namespace
 
-void RowsAhead::restart() {
+void RowsAhead::restart(size_t first, size_t max) {
     clear();
-    wanted_ = first_;
+    max_ = max;
+    wanted_ = std::min(first, max);
 }
 
 void RowsAhead::clear() {

@@ -17,14 +17,13 @@ class Transaction;
 // fewer if the rows are large.
 class RowsAhead {
 public:
-    // `first`, `max`: keys of the first read and of any.
-    RowsAhead(size_t first, size_t max) : first_(first), max_(max), wanted_(first) {}
+    RowsAhead() = default;
     ~RowsAhead() { clear(); }
     RowsAhead(const RowsAhead &) = delete;
     RowsAhead &operator=(const RowsAhead &) = delete;
 
-    // Frees the rows and begins a series.
-    void restart();
+    // Frees the rows and begins a series. `first`, `max`: keys of the first read and of any.
+    void restart(size_t first, size_t max);
     // Frees the rows; the next keys are those of the next read of the series.
     void clear();
 
@@ -43,8 +42,8 @@ public:
     size_t given() const { return next_; }
 
 private:
-    const size_t first_, max_;
-    size_t wanted_;
+    size_t max_ = 0;
+    size_t wanted_ = 0;
     // Buffers; the first `count_` are in use.
     std::vector<std::string> keys_;
     size_t count_ = 0;

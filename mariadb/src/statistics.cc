@@ -175,18 +175,27 @@ int ha_alluvium::sample_statistics() {
     return 0;
 }
 
+// FORCE INDEX has left one way to read the only table of the statement.
+bool ha_alluvium::plan_is_forced(uint number) const {
+    const TABLE_LIST *tables = ha_thd()->lex->query_tables;
+    return table->force_index && table->keys_in_use_for_query.is_set(number) &&
+           table->keys_in_use_for_query.bits_set() == 1 && tables && !tables->next_global;
+}
+
 ha_rows ha_alluvium::records_in_range(uint number, const key_range *from, const key_range *to,
                                       page_range *) {
     std::string low, high;
     const std::vector<KeyPart> &parts = parts_of(number);
-    if (from) {
-        encode_tuple(parts, from->key, tuple_map(number, from->keypart_map), low);
-        if (from->flag == HA_READ_AFTER_KEY) low = key_successor(low);
+    if (from) encode_tuple(parts, from->key, tuple_map(number, from->keypart_map), low);
+    if (to) encode_tuple(parts, to->key, tuple_map(number, to->keypart_map), high);
+    if (from && to && plan_is_forced(number)) {
+        // A look at the index would cost as much as a short range itself.
+        size_t equal = equal_parts(parts, Bytes(low), Bytes(high));
+        if (equal > 0 && equal <= table->key_info[number].ext_key_parts)
+            return table->key_info[number].rec_per_key[equal - 1];
     }
-    if (to) {
-        encode_tuple(parts, to->key, tuple_map(number, to->keypart_map), high);
-        if (to->flag != HA_READ_BEFORE_KEY) high = key_successor(high);
-    }
+    if (from && from->flag == HA_READ_AFTER_KEY) low = key_successor(low);
+    if (to && to->flag != HA_READ_BEFORE_KEY) high = key_successor(high);
     if (!high.empty() && high <= low) return 1;
     uint64_t rows = 0, bytes = 0;
     ErrorPlace error;

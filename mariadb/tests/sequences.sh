@@ -25,6 +25,15 @@ check_numbers() {
     expect 'DROP' "DROP SEQUENCE numbers.few; SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_NAME = 'few'" 0
 }
 
+# A table becomes a sequence only by a copy, which checks its row.
+check_made_from_tables() {
+    expect 'a sequence becomes a table and a sequence again' 'CREATE SEQUENCE numbers.u; ALTER TABLE numbers.u SEQUENCE=0; DELETE FROM numbers.u;
+        INSERT INTO numbers.u VALUES (5, 1, 9223372036854775806, 1, 1, 1000, 0, 0); ALTER TABLE numbers.u SEQUENCE=1; SELECT NEXTVAL(numbers.u)' 5
+    expect_error 'a table of two rows' 'CREATE SEQUENCE numbers.v; ALTER TABLE numbers.v SEQUENCE=0; INSERT INTO numbers.v SELECT * FROM numbers.v; ALTER TABLE numbers.v SEQUENCE=1' 1815
+    expect_error 'not in place' 'ALTER TABLE numbers.v SEQUENCE=1, ALGORITHM=INPLACE' 1846
+    expect_error 'no sequence expires' 'CREATE SEQUENCE numbers.w ALLUVIUM_EXPIRE_AFTER=1' 1478
+}
+
 # Each client writes the numbers that it got.
 take_numbers() { # clients
     local client
@@ -56,5 +65,6 @@ check_clients_and_kills() {
 start --default-storage-engine=ALLUVIUM
 sql 'CREATE DATABASE numbers'
 check_numbers
+check_made_from_tables
 check_clients_and_kills
 stop

@@ -92,6 +92,12 @@ pub trait Node: Send + Sync {
     /// Port for replicas, on the loopback address.
     fn port(&self) -> u16;
 
+    /// Version of the server, and of the storage engine if it has one of its own.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    fn version(&self) -> Result<String>;
+
     /// Opens a connection for a client.
     ///
     /// # Errors
@@ -104,11 +110,12 @@ pub trait Node: Send + Sync {
     /// If the server does not answer.
     fn protection(&self) -> Result<Protection>;
 
-    /// Waits until the replica has applied all that it has received.
+    /// Waits until the replica has applied all that it has received. Returns false if the product
+    /// does this within its promotion.
     ///
     /// # Errors
     /// If it does not within a minute.
-    fn drain(&self) -> Result<()>;
+    fn drain(&self) -> Result<bool>;
 
     /// Makes the replica a primary by the documented steps; [`Node::drain`] comes before it.
     ///

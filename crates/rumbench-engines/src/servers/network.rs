@@ -2,9 +2,11 @@
 //! passwords, and waits.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Read;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write as _};
 use std::net::TcpListener;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,6 +35,16 @@ pub(super) fn free_port() -> Result<u16> {
     listener
         .map(|address| address.port())
         .map_err(failed("find a free port"))
+}
+
+/// Writes a file that only this user can read.
+pub(super) fn write_secret(path: &Path, text: &str) -> Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    options
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(failed("write the passwords"))
 }
 
 /// Returns 128 random bits in hexadecimal.

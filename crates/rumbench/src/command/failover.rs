@@ -44,6 +44,9 @@ pub struct FailoverArgs {
     /// Fate of the bytes under way when the primary is lost
     #[arg(long, value_enum, default_value = "cut")]
     bytes: Bytes,
+    /// Time that the primary lives without its network before it loses its power
+    #[arg(long, default_value_t = 0.0, value_name = "TIME", value_parser = units::seconds)]
+    isolated: f64,
     /// Writing clients
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=48))]
     writers: u32,
@@ -66,8 +69,15 @@ pub struct FailoverArgs {
 /// # Errors
 /// Usage errors, and every failure that prevents a result.
 pub fn run(arguments: &FailoverArgs) -> Result<Exit> {
-    if !(0.0..=10.0).contains(&arguments.round_trip) {
-        return Err(usage("--round-trip must be from 0 to 10 s"));
+    // A login takes many round trips, and a semi-synchronous primary waits for ten seconds.
+    if !(0.0..=2.0).contains(&arguments.round_trip) {
+        return Err(usage("--round-trip must be from 0 to 2 s"));
+    }
+    if !(0.0..=5.0).contains(&arguments.isolated) {
+        return Err(usage("--isolated must be from 0 to 5 s"));
+    }
+    if arguments.isolated > 0.0 && arguments.bytes == Bytes::Drained {
+        return Err(usage("--isolated needs --bytes cut: it cuts the network"));
     }
     if !(0.05..=600.0).contains(&arguments.seconds_per_round) {
         return Err(usage("--seconds-per-round must be from 0.05 to 600 s"));
@@ -86,7 +96,7 @@ pub fn run(arguments: &FailoverArgs) -> Result<Exit> {
         Exit::Threshold
     } else if result.interrupted {
         Exit::Interrupted
-    } else if result.modes.iter().any(|mode| !mode.errors.is_empty()) {
+    } else if !result.modes.iter().all(ModeResult::is_complete) {
         Exit::Failed
     } else {
         Exit::Done
@@ -163,6 +173,7 @@ fn measure(
         started_at: timestamp(),
         environment: environment::describe(out),
         round_trip_ms: arguments.round_trip * 1e3,
+        isolated_ms: arguments.isolated * 1e3,
         bytes: arguments.bytes,
         writers: arguments.writers as usize,
         seed: arguments.seed,
@@ -170,10 +181,14 @@ fn measure(
         interrupted: false,
     };
     for (product, modes) in choices {
+        if interrupts.count() > 0 {
+            result.interrupted = true;
+            break;
+        }
         let template = data.join(product.name());
-        std::fs::create_dir(&template)
-            .with_context(|| format!("cannot create {}", template.display()))?;
-        product.prepare(&template)?;
+        let prepared = std::fs::create_dir(&template)
+            .with_context(|| format!("cannot create {}", template.display()))
+            .and_then(|()| Ok(product.prepare(&template)?));
         for mode in modes {
             let plan = Plan {
                 product: product.as_ref(),
@@ -184,47 +199,40 @@ fn measure(
                 bytes: arguments.bytes,
                 writers: arguments.writers as usize,
                 load: Duration::ZERO,
+                isolated: Duration::from_secs_f64(arguments.isolated),
+                interrupts,
             };
-            result
-                .modes
-                .push(ModeResult::new(product.name(), mode.name, mode.promise));
-            rounds(arguments, &plan, &mut result, out, interrupts)?;
-            if result.interrupted {
-                break;
+            let mut found = ModeResult::new(product.name(), mode.name, mode.promise);
+            match &prepared {
+                Ok(()) => rounds(arguments, &plan, result.modes.len(), &mut found),
+                Err(error) => found.errors.push(format!("{error:#}")),
             }
+            result.modes.push(found);
+            file::save(out, &result)?;
         }
         // Kept with the result if it cannot be removed.
         let _ = std::fs::remove_dir_all(&template);
     }
+    result.interrupted |= interrupts.count() > 0;
+    file::save(out, &result)?;
     let _ = std::fs::remove_dir_all(&data);
     Ok(result)
 }
 
-/// Runs the rounds of the last mode of the result.
-fn rounds(
-    arguments: &FailoverArgs,
-    plan: &Plan<'_>,
-    result: &mut FailoverResult,
-    out: &Path,
-    interrupts: &Interrupts,
-) -> Result<()> {
-    let index = result.modes.len() - 1;
+/// Runs the rounds of a mode, up to an interruption.
+fn rounds(arguments: &FailoverArgs, plan: &Plan<'_>, index: usize, mode: &mut ModeResult) {
     for number in 0..arguments.rounds {
-        if interrupts.count() > 0 {
-            result.interrupted = true;
-            return file::save(out, result);
+        if plan.interrupts.count() > 0 {
+            return;
         }
         let share = share(arguments.seed, index as u64, u64::from(number));
         let load = Duration::from_secs_f64(arguments.seconds_per_round * share);
-        let found = round::run(&Plan { load, ..*plan });
-        let mode = &mut result.modes[index];
-        match found {
+        match round::run(&Plan { load, ..*plan }) {
             Ok(round) => mode.rounds.push(round),
+            Err(_) if plan.interrupts.count() > 0 => return,
             Err(error) => mode.errors.push(format!("{error:#}")),
         }
-        file::save(out, result)?;
         if (number + 1) % 10 == 0 || number + 1 == arguments.rounds {
-            let mode = &result.modes[index];
             let (done, failed) = (mode.rounds.len(), mode.errors.len());
             say(&format!(
                 "{} {}: {done} rounds, {failed} failed",
@@ -232,7 +240,6 @@ fn rounds(
             ));
         }
     }
-    Ok(())
 }
 
 /// Returns the share of the longest time that a round takes, from a half to 1.

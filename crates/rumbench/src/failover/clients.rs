@@ -16,20 +16,36 @@ pub struct Written {
     pub tried: u64,
 }
 
+/// First error of a client.
+#[derive(Debug)]
+pub struct Failure {
+    pub at: Instant,
+    pub error: EngineError,
+}
+
+impl Failure {
+    fn now(error: EngineError) -> Failure {
+        Failure {
+            at: Instant::now(),
+            error,
+        }
+    }
+}
+
 /// Inserts the numbers 1, 2, 3 and so on until one is not acknowledged.
-fn write(client: &mut dyn Client, writer: usize, shared: &Shared) -> Written {
+fn write(client: &mut dyn Client, writer: usize, shared: &Shared) -> (Written, Option<Failure>) {
     let mut written = Written::default();
     // Relaxed: only ends the loop.
     while !shared.stop.load(Ordering::Relaxed) {
         written.tried += 1;
-        if client.execute(&insert(writer, written.tried)).is_err() {
-            return written;
+        if let Err(error) = client.execute(&insert(writer, written.tried)) {
+            return (written, Some(Failure::now(error)));
         }
         written.acknowledged = written.tried;
         // Relaxed: a count of its own.
         shared.acknowledged.fetch_add(1, Ordering::Relaxed);
     }
-    written
+    (written, None)
 }
 
 /// Returns the statement of one commit.
@@ -92,18 +108,23 @@ impl Sight {
 }
 
 /// Reads the greatest number of each writer, one after the other, until the server is gone.
-fn read(client: &mut dyn Client, writers: usize, stop: &AtomicBool) -> Vec<Sight> {
+fn read(
+    client: &mut dyn Client,
+    writers: usize,
+    stop: &AtomicBool,
+) -> (Vec<Sight>, Option<Failure>) {
     let mut sights = vec![Sight::default(); writers];
     loop {
         for (writer, sight) in sights.iter_mut().enumerate() {
             // Relaxed: only ends the loop.
             if stop.load(Ordering::Relaxed) {
-                return sights;
+                return (sights, None);
             }
             let start = Instant::now();
             let query = format!("SELECT MAX(number) FROM {TABLE} WHERE writer = {writer}");
-            let Ok(rows) = client.execute(&query) else {
-                return sights;
+            let rows = match client.execute(&query) {
+                Ok(rows) => rows,
+                Err(error) => return (sights, Some(Failure::now(error))),
             };
             let value = rows.first().and_then(|row| row[0].parse().ok());
             sight.note(value.unwrap_or(0), start, Instant::now());
@@ -123,10 +144,13 @@ struct Shared {
 /// Running clients.
 pub struct Clients {
     shared: Arc<Shared>,
-    writers: Vec<JoinHandle<Written>>,
-    primary: JoinHandle<Vec<Sight>>,
-    replica: JoinHandle<Vec<Sight>>,
+    writers: Vec<Handle<Written>>,
+    primary: Handle<Vec<Sight>>,
+    replica: Handle<Vec<Sight>>,
 }
+
+/// Thread of a client.
+type Handle<T> = JoinHandle<(T, Option<Failure>)>;
 
 /// Reports of all clients of a round.
 pub struct Told {
@@ -134,6 +158,8 @@ pub struct Told {
     /// By writer.
     pub on_primary: Vec<Sight>,
     pub on_replica: Vec<Sight>,
+    /// Errors, most of them by the loss of the primary.
+    pub failures: Vec<Failure>,
 }
 
 impl Clients {
@@ -179,23 +205,37 @@ impl Clients {
         self.shared.acknowledged.load(Ordering::Relaxed)
     }
 
-    /// Ends the clients. They end by themselves when their server is gone.
+    /// Asks the clients to end. Those of a server that is gone end by themselves.
+    pub fn stop(&self) {
+        // Relaxed: see `write`.
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the clients.
     ///
     /// # Errors
     /// If a client panicked.
     pub fn finish(self) -> Result<Told> {
-        // Relaxed: see `write`.
-        self.shared.stop.store(true, Ordering::Relaxed);
-        let panicked = |_| anyhow!("a client panicked");
+        self.stop();
+        let mut failures = Vec::new();
         let written = self.writers.into_iter();
+        let written = written
+            .map(|writer| joined(writer, &mut failures))
+            .collect::<Result<_>>()?;
         Ok(Told {
-            written: written
-                .map(|writer| writer.join().map_err(panicked))
-                .collect::<Result<_>>()?,
-            on_primary: self.primary.join().map_err(panicked)?,
-            on_replica: self.replica.join().map_err(panicked)?,
+            written,
+            on_primary: joined(self.primary, &mut failures)?,
+            on_replica: joined(self.replica, &mut failures)?,
+            failures,
         })
     }
+}
+
+fn joined<T>(client: Handle<T>, failures: &mut Vec<Failure>) -> Result<T> {
+    let panicked = |_| anyhow!("a client panicked");
+    let (told, failure) = client.join().map_err(panicked)?;
+    failures.extend(failure);
+    Ok(told)
 }
 
 #[cfg(test)]

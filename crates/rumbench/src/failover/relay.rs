@@ -19,6 +19,9 @@ const PIECE_BYTES: usize = 64 << 10;
 /// Time before the end of a delay in which the relay no longer sleeps: a sleep may end this late.
 const SPIN: Duration = Duration::from_micros(100);
 
+/// Limit for the last bytes of an ended target, besides their delay.
+const DELIVERED_WITHIN: Duration = Duration::from_secs(10);
+
 /// Bytes under way, with the time at which they arrive.
 struct Piece {
     due: Instant,
@@ -39,7 +42,7 @@ struct Shared {
     /// Set once; guards nothing. Sequentially consistent: a piece is dropped or was sent before.
     is_cut: AtomicBool,
     is_closed: AtomicBool,
-    /// Connections on which the target may still send.
+    /// Threads of connections that have not ended.
     open: AtomicUsize,
     /// Sockets of all connections, to close them.
     sockets: Mutex<Vec<TcpStream>>,
@@ -75,15 +78,20 @@ impl Relay {
         self.port
     }
 
-    /// Waits until the ended target's last bytes have arrived; at most ten seconds, for a target
-    /// that has not ended.
-    pub fn wait_until_delivered(&self) {
+    /// Waits until an ended target's last bytes have arrived, and their receiver has read them and
+    /// closed the connection.
+    ///
+    /// # Errors
+    /// If this takes longer than ten seconds and a round trip.
+    pub fn wait_until_delivered(&self) -> io::Result<()> {
         let start = Instant::now();
-        while self.shared.open.load(Ordering::SeqCst) > 0
-            && start.elapsed() < Duration::from_secs(10)
-        {
+        while self.shared.open.load(Ordering::SeqCst) > 0 {
+            if start.elapsed() > DELIVERED_WITHIN + 2 * self.shared.delay {
+                return Err(io::Error::other("the last bytes did not arrive"));
+            }
             thread::sleep(Duration::from_millis(1));
         }
+        Ok(())
     }
 
     /// Drops all bytes under way and all later ones.
@@ -97,13 +105,13 @@ impl Drop for Relay {
         self.shared.is_closed.store(true, Ordering::SeqCst);
         // Wakes the acceptor. If it does not answer, its thread ends with the process.
         let woken = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok();
+        if let Some(acceptor) = self.acceptor.take().filter(|_| woken) {
+            let _ = acceptor.join();
+        }
         let sockets = self.shared.sockets.lock();
         for socket in sockets.expect("no holder panics").drain(..) {
             // Closed by its peer before.
             let _ = socket.shutdown(Shutdown::Both);
-        }
-        if let Some(acceptor) = self.acceptor.take().filter(|_| woken) {
-            let _ = acceptor.join();
         }
     }
 }
@@ -113,10 +121,18 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         if shared.is_closed.load(Ordering::SeqCst) {
             return;
         }
-        // A connection that cannot be relayed is closed, and its client tries again.
-        if let Ok(client) = client {
-            let _ = relay(client, shared);
+        let Ok(client) = client else { continue };
+        if shared.is_cut.load(Ordering::SeqCst) {
+            // A host without power does not answer.
+            shared
+                .sockets
+                .lock()
+                .expect("no holder panics")
+                .push(client);
+            continue;
         }
+        // A connection that cannot be relayed is closed, and its client tries again.
+        let _ = relay(client, shared);
     }
 }
 
@@ -129,28 +145,25 @@ fn relay(client: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
         sockets.push(socket.try_clone()?);
     }
     let (to_server, to_client) = (server.try_clone()?, client.try_clone()?);
-    shared.open.fetch_add(1, Ordering::SeqCst);
-    direction(client, to_server, shared, || ());
-    let done = Arc::clone(shared);
-    direction(server, to_client, shared, move || {
-        done.open.fetch_sub(1, Ordering::SeqCst);
-    });
+    for (from, to) in [(client, to_server), (server, to_client)] {
+        direction(from, to, shared);
+    }
     Ok(())
 }
 
-/// Starts the threads of one direction; `end` runs when all its bytes have arrived.
-fn direction(
-    from: TcpStream,
-    to: TcpStream,
-    shared: &Arc<Shared>,
-    end: impl FnOnce() + Send + 'static,
-) {
+/// Starts the threads of one direction.
+fn direction(from: TcpStream, to: TcpStream, shared: &Arc<Shared>) {
     let (pieces, due) = mpsc::channel();
     let (delay, shared) = (shared.delay, Arc::clone(shared));
-    thread::spawn(move || read(from, &pieces, delay));
+    shared.open.fetch_add(2, Ordering::SeqCst);
+    let reading = Arc::clone(&shared);
+    thread::spawn(move || {
+        read(from, &pieces, delay);
+        reading.open.fetch_sub(1, Ordering::SeqCst);
+    });
     thread::spawn(move || {
         write(to, &due, &shared);
-        end();
+        shared.open.fetch_sub(1, Ordering::SeqCst);
     });
 }
 
@@ -164,7 +177,9 @@ fn read(mut from: TcpStream, pieces: &Sender<Piece>, delay: Duration) {
             due: Instant::now() + delay,
             bytes: room[..length].to_vec(),
         };
-        if pieces.send(piece).is_err() || length == 0 {
+        // Without a receiver, only the end counts.
+        let _ = pieces.send(piece);
+        if length == 0 {
             return;
         }
     }
@@ -218,7 +233,7 @@ impl RoundTrips {
 /// Measures round trips in the background.
 pub struct Probe {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<io::Result<Vec<Duration>>>,
+    thread: Option<JoinHandle<io::Result<Vec<Duration>>>>,
 }
 
 impl Probe {
@@ -259,24 +274,39 @@ impl Probe {
                 thread::sleep(Probe::EVERY);
             }
         });
-        Ok(Probe { stop, thread })
+        Ok(Probe {
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    fn stop(&self) {
+        // Relaxed: see `start`.
+        self.stop.store(true, Ordering::Relaxed);
     }
 
     /// Ends the measurement; there is at least one round trip.
     ///
     /// # Errors
     /// If the relay broke.
-    pub fn finish(self) -> io::Result<RoundTrips> {
-        // Relaxed: see `start`.
-        self.stop.store(true, Ordering::Relaxed);
+    pub fn finish(mut self) -> io::Result<RoundTrips> {
+        self.stop();
+        let thread = self.thread.take().expect("taken once");
         let panicked = |_| io::Error::other("the probe panicked");
-        let mut times = self.thread.join().map_err(panicked)??;
+        let mut times = thread.join().map_err(panicked)??;
         times.sort_unstable();
         let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
         Ok(RoundTrips {
             p50: at(50),
             p99: at(99),
         })
+    }
+}
+
+/// Ends a probe that is not finished.
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

@@ -26,6 +26,8 @@ pub struct FailoverResult {
     pub environment: BTreeMap<String, String>,
     /// Round trip between primary and replica that was asked for, in milliseconds.
     pub round_trip_ms: f64,
+    /// Time that the primary lived without its network, in milliseconds.
+    pub isolated_ms: f64,
     pub bytes: Bytes,
     pub writers: usize,
     pub seed: u64,
@@ -84,18 +86,19 @@ impl ModeResult {
 
     fn row(&self) -> Vec<String> {
         let whole = |n: u64| count(Some(n as f64));
+        let counted = self.counted().count();
         let lost = |keeps: bool, (sum, rounds): (u64, usize)| {
             let promised = if keeps { "kept" } else { "may be lost" };
             match rounds {
+                _ if counted == 0 => format!("{promised}; -"),
                 0 => format!("{promised}; 0"),
                 _ => format!("{promised}; {sum} in {rounds}"),
             }
         };
-        let of = |part: fn(&Round) -> f64| {
-            let times: Vec<f64> = self.counted().map(part).collect();
+        let of = |part: fn(&Round) -> Option<f64>| {
+            let times: Vec<f64> = self.counted().filter_map(part).collect();
             number(median(&times))
         };
-        let counted = self.counted().count();
         let first = self
             .counted()
             .filter(|round| round.replica_first > 0)
@@ -114,20 +117,26 @@ impl ModeResult {
             lost(self.keeps_seen, self.sum(|found| found.seen_lost)),
             whole(first as u64),
             of(|round| round.times.drain_ms),
-            of(|round| round.times.promote_ms),
-            of(|round| round.times.total_ms()),
+            of(|round| Some(round.times.promote_ms)),
+            of(|round| Some(round.times.total_ms())),
         ]
+    }
+
+    /// Returns true if no round failed and at least one is evidence.
+    pub fn is_complete(&self) -> bool {
+        self.errors.is_empty() && self.counted().count() > 0
     }
 
     /// Returns what a reader of the row has to know.
     fn notes(&self) -> Vec<String> {
         let name = format!("{} {}", self.product, self.mode);
-        let mut notes: Vec<String> = self
-            .errors
-            .iter()
-            .take(3)
-            .map(|error| format!("{name}: a round failed: {error}"))
+        let version = self.rounds.first().map(|round| &round.version);
+        let mut notes: Vec<String> = version
+            .map(|version| format!("{name}: {version}"))
+            .into_iter()
             .collect();
+        let errors = self.errors.iter().take(3);
+        notes.extend(errors.map(|error| format!("{name}: a round failed: {error}")));
         let fell_back = self
             .rounds
             .iter()
@@ -158,8 +167,11 @@ impl FailoverResult {
     /// Returns the table of all modes.
     pub fn table(&self) -> Table {
         let bytes = match self.bytes {
-            Bytes::Cut => "the bytes under way lost with it",
-            Bytes::Drained => "the bytes under way delivered",
+            Bytes::Drained => "the bytes under way delivered".to_string(),
+            Bytes::Cut if self.isolated_ms > 0.0 => {
+                format!("{} ms after its network", number(Some(self.isolated_ms)))
+            }
+            Bytes::Cut => "the bytes under way lost with it".to_string(),
         };
         let title = format!(
             "The primary loses power, {bytes}; round trip {} ms, {} writers; promised, then measured",
@@ -200,10 +212,11 @@ mod tests {
 
     fn round(judgment: Judgment) -> Round {
         Round {
+            version: "MariaDB 10.11.18".to_string(),
             judgment,
             replica_first: 0,
             times: Times {
-                drain_ms: 1.0,
+                drain_ms: Some(1.0),
                 promote_ms: 20.0,
                 commit_ms: 2.0,
             },
@@ -253,8 +266,13 @@ mod tests {
         assert_eq!(result.row()[2..4], ["0", "1"]);
         assert_eq!(
             result.notes(),
-            ["mariadb-innodb a-mode: fell back: status OFF"]
+            [
+                "mariadb-innodb a-mode: MariaDB 10.11.18",
+                "mariadb-innodb a-mode: fell back: status OFF"
+            ]
         );
+        assert_eq!(result.row()[6], "kept; -");
+        assert!(!result.is_complete());
     }
 
     #[test]
@@ -273,6 +291,7 @@ mod tests {
             started_at: String::new(),
             environment: BTreeMap::new(),
             round_trip_ms: 2.0,
+            isolated_ms: 0.0,
             bytes: Bytes::Cut,
             writers: 8,
             seed: 1,

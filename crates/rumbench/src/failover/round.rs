@@ -1,6 +1,7 @@
 //! One round: two servers, load, loss of the primary, promotion of the replica, judgment.
 
 use std::collections::BTreeSet;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -13,13 +14,14 @@ use serde::{Deserialize, Serialize};
 use super::clients::{Clients, Told, insert};
 use super::judge::{Judgment, List, judge};
 use super::relay::{Probe, Relay};
+use crate::run::interrupt::Interrupts;
 
 /// Limit for the replica to connect.
 const PROTECTED_WITHIN: Duration = Duration::from_secs(60);
 /// Least commits of each writer before the loss, on average.
-const COMMITS_MIN: u64 = 4;
+const COMMITS_MIN: u64 = 1;
 /// Limit for these commits.
-const COMMITS_WITHIN: Duration = Duration::from_secs(60);
+const COMMITS_WITHIN: Duration = Duration::from_secs(300);
 /// Interval between looks at the protection.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -46,14 +48,18 @@ pub struct Plan<'a> {
     pub writers: usize,
     /// Time of the load before the loss.
     pub load: Duration,
+    /// Time between the cut of the network and the loss of power.
+    pub isolated: Duration,
+    /// Ends the round at its next look at the servers.
+    pub interrupts: &'a Interrupts,
 }
 
 /// Parts of the time from the loss to the first commit on the new primary, in milliseconds.
 /// The loss itself is known at once: how a product detects it is not measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// The replica applies what it has received.
-    pub drain_ms: f64,
+    /// The replica applies what it has received; `None`: as a part of its promotion.
+    pub drain_ms: Option<f64>,
     pub promote_ms: f64,
     /// A client connects and commits.
     pub commit_ms: f64,
@@ -62,13 +68,15 @@ pub struct Times {
 impl Times {
     /// Returns the whole time.
     pub fn total_ms(&self) -> f64 {
-        self.drain_ms + self.promote_ms + self.commit_ms
+        self.drain_ms.unwrap_or(0.0) + self.promote_ms + self.commit_ms
     }
 }
 
 /// Result of a round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Round {
+    /// Version of the servers.
+    pub version: String,
     pub judgment: Judgment,
     /// Commits that were provably visible on the replica before they were on the primary.
     pub replica_first: u64,
@@ -98,7 +106,7 @@ fn servers(plan: &Plan<'_>) -> Result<Round> {
         copy(plan.template, &to)?;
         Ok(to)
     };
-    std::fs::create_dir_all(plan.dir)
+    std::fs::create_dir(plan.dir)
         .with_context(|| format!("cannot create {}", plan.dir.display()))?;
     let (first, second) = (place("primary")?, place("replica")?);
     let mut primary = plan.product.start(&first, Role::Primary, plan.mode)?;
@@ -116,6 +124,8 @@ fn servers(plan: &Plan<'_>) -> Result<Round> {
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let mut command = Command::new("cp");
     command.arg("-a").arg(from).arg(to);
+    // An interrupted round ends by itself.
+    command.process_group(0);
     let output = command.output().context("cannot run cp")?;
     if !output.status.success() {
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -152,17 +162,24 @@ fn lose(
     let watched = watch(plan, primary, &clients);
     if plan.bytes == Bytes::Cut {
         relay.cut();
+        thread::sleep(plan.isolated);
     }
-    primary.lose_power();
     let lost = Instant::now();
-    let told = clients.finish()?;
+    primary.lose_power();
+    clients.stop();
     let fell_back = watched?;
-    let round_trips = probe.finish().context("a relay broke")?;
     if plan.bytes == Bytes::Drained {
-        relay.wait_until_delivered();
+        relay.wait_until_delivered()?;
     }
     let (times, found) = take_over(plan, replica, lost)?;
+    let told = clients.finish()?;
+    let early = told.failures.iter().find(|failure| failure.at < lost);
+    if let Some(failure) = early {
+        bail!("a client failed before the loss: {}", failure.error);
+    }
+    let round_trips = probe.finish().context("a relay broke")?;
     Ok(Round {
+        version: replica.version()?,
         judgment: judge(&lists(&told), &found),
         replica_first: replica_first(&told),
         times,
@@ -179,6 +196,9 @@ fn watch(plan: &Plan<'_>, primary: &dyn Node, clients: &Clients) -> Result<Optio
         let protection = primary.protection()?;
         if !protection.is_active {
             return Ok(Some(protection.words));
+        }
+        if plan.interrupts.count() > 0 {
+            bail!("interrupted");
         }
         let left = plan.load.saturating_sub(start.elapsed());
         let has_commits = clients.acknowledged() >= COMMITS_MIN * plan.writers as u64;
@@ -198,8 +218,12 @@ fn take_over(
     replica: &dyn Node,
     lost: Instant,
 ) -> Result<(Times, BTreeSet<(usize, u64)>)> {
-    replica.drain()?;
-    let drained = lost.elapsed();
+    let drains = replica.drain()?;
+    let drained = if drains {
+        lost.elapsed()
+    } else {
+        Duration::ZERO
+    };
     replica.promote()?;
     let promoted = lost.elapsed();
     let mut client = replica.connect()?;
@@ -207,7 +231,7 @@ fn take_over(
     client.execute(&insert(plan.writers, 1))?;
     let committed = lost.elapsed();
     let times = Times {
-        drain_ms: ms(drained),
+        drain_ms: drains.then_some(ms(drained)),
         promote_ms: ms(promoted - drained),
         commit_ms: ms(committed - promoted),
     };

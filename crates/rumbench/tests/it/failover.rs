@@ -32,10 +32,10 @@ fn sum(mode: &serde_json::Value, part: &str) -> u64 {
     parts.map(|part| part.as_u64().unwrap()).sum()
 }
 
-/// Checks one mode that loses and one that keeps. With the first one the bytes of 250 ms are cut,
-/// so it must be seen to lose.
+/// Checks one mode that loses and one that keeps. With the first one the primary goes on without a
+/// network, so it must be seen to lose.
 fn loses_and_keeps(engine: &str, [loses, keeps]: [&str; 2]) {
-    let (code, mode) = failover(engine, loses, &["--rounds", "1", "--round-trip", "500ms"]);
+    let (code, mode) = failover(engine, loses, &["--rounds", "1", "--isolated", "3s"]);
     assert_eq!(code, Some(0), "{mode}");
     assert!(sum(&mode, "acknowledged_lost") > 0, "{mode}");
     assert!(sum(&mode, "seen_lost") > 0, "{mode}");
@@ -76,6 +76,8 @@ fn failovers_of_unknown_engines_and_modes_are_refused_with_those_that_exist() {
     );
     let words = refused(&["--mode", "majority"]);
     assert!(words.contains("--mode majority: the modes are"), "{words}");
-    assert!(refused(&["--round-trip", "1h"]).contains("from 0 to 10 s"));
+    assert!(refused(&["--round-trip", "1h"]).contains("from 0 to 2 s"));
     assert!(refused(&["--rounds", "0"]).contains("--rounds"));
+    let words = refused(&["--isolated", "1s", "--bytes", "drained"]);
+    assert!(words.contains("--bytes cut"), "{words}");
 }

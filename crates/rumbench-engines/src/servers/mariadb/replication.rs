@@ -18,7 +18,7 @@ use super::{Served, serve};
 use crate::error::failed;
 use crate::replication::{Client, Mode, Node, Product, Promise, Protection, Role, TABLE};
 use crate::servers::endpoint::{Endpoint, Password};
-use crate::servers::network::{free_port, password, wait_for};
+use crate::servers::network::{free_port, password, wait_for, write_secret};
 use crate::servers::process::ServerProcess;
 use crate::servers::session::Session;
 
@@ -108,11 +108,8 @@ impl Secrets {
     }
 
     fn write(&self, dir: &Path) -> Result<()> {
-        fs::write(
-            dir.join(SECRETS),
-            format!("{}\n{}\n", self.admin, self.replica),
-        )
-        .map_err(failed("write the passwords"))
+        let text = format!("{}\n{}\n", self.admin, self.replica);
+        write_secret(&dir.join(SECRETS), &text)
     }
 }
 
@@ -152,6 +149,10 @@ impl Product for Pair {
              GRANT REPLICATION SLAVE ON *.* TO {REPLICA}@'127.0.0.1'",
             secrets.admin, secrets.replica
         ))?;
+        // The server's own scripts make users without a password, also for the network.
+        own.query(&format!(
+            "DELETE FROM mysql.global_priv WHERE User NOT IN ('{ADMIN}', '{REPLICA}', 'mariadb.sys')"
+        ))?;
         drop(own);
         process.stop()?;
         secrets.write(template)
@@ -181,6 +182,7 @@ impl Product for Pair {
             process,
             endpoint,
             port,
+            storage: self.0,
             is_semi_synchronous: mode.name != ASYNCHRONOUS,
             own: Mutex::new(own),
         }))
@@ -240,6 +242,7 @@ struct Running {
     process: ServerProcess,
     endpoint: Endpoint,
     port: u16,
+    storage: Storage,
     is_semi_synchronous: bool,
     /// The laboratory's own connection.
     own: Mutex<MariaSession>,
@@ -254,6 +257,15 @@ impl Running {
 impl Node for Running {
     fn port(&self) -> u16 {
         self.port
+    }
+
+    fn version(&self) -> Result<String> {
+        let mut own = self.own();
+        let server = own.ask("SELECT version()")?;
+        Ok(format!(
+            "MariaDB {server}{}",
+            self.storage.version(&mut own)?
+        ))
     }
 
     fn connect(&self) -> Result<Box<dyn Client>> {
@@ -291,19 +303,19 @@ impl Node for Running {
         })
     }
 
-    fn drain(&self) -> Result<()> {
+    fn drain(&self) -> Result<bool> {
         let mut own = self.own();
         own.query("STOP SLAVE IO_THREAD")?;
         let status = own.record("SHOW SLAVE STATUS")?;
         let received = status.get("Gtid_IO_Pos").map_or("", String::as_str);
         if received.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         match own
             .ask(&format!("SELECT MASTER_GTID_WAIT('{received}', 60)"))?
             .as_str()
         {
-            "0" => Ok(()),
+            "0" => Ok(true),
             _ => Err(EngineError::Wrong(format!(
                 "the replica has not applied {received} within 60 s"
             ))),
@@ -317,5 +329,35 @@ impl Node for Running {
 
     fn lose_power(&mut self) {
         self.process.lose_power();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::servers::endpoint::Address;
+
+    #[test]
+    fn only_the_replica_with_its_password_enters_from_the_network() {
+        let dir = tempfile::tempdir().unwrap();
+        INNODB.prepare(dir.path()).unwrap();
+        let node = INNODB.start(dir.path(), Role::Primary, &MODES[0]).unwrap();
+        assert!(node.version().unwrap().starts_with("MariaDB 10."));
+        let enter = |user: &str, password: Option<&str>| {
+            MariaSession::connect(&Endpoint {
+                address: Address::Network(format!("127.0.0.1:{}", node.port())),
+                user: user.to_string(),
+                password: password.map(Password::own),
+                database: "information_schema".to_string(),
+                log: None,
+            })
+        };
+        for user in ["root", "", ADMIN, REPLICA] {
+            let error = enter(user, None).err().expect("refused").to_string();
+            assert!(error.contains("1045"), "{user}: {error}");
+        }
+        let secrets = Secrets::read(dir.path()).unwrap();
+        enter(REPLICA, Some(&secrets.replica)).unwrap();
+        assert!(enter(ADMIN, Some(&secrets.admin)).is_err());
     }
 }

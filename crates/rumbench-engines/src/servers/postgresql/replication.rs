@@ -17,7 +17,7 @@ use super::{Network, serve, write_for_server};
 use crate::error::failed;
 use crate::replication::{Client, Mode, Node, Product, Promise, Protection, Role, TABLE};
 use crate::servers::endpoint::Endpoint;
-use crate::servers::network::{free_port, password, wait_for};
+use crate::servers::network::{free_port, password, wait_for, write_secret};
 use crate::servers::packages::POSTGRESQL;
 use crate::servers::places::DATA_FOLDER;
 use crate::servers::process::ServerProcess;
@@ -95,21 +95,27 @@ impl Product for Pair {
         drop(own);
         process.stop()?;
         write_for_server(&template.join(DATA_FOLDER), "pg_hba.conf", RULES)?;
-        fs::write(template.join(SECRET), secret).map_err(failed("write the password"))
+        write_secret(&template.join(SECRET), &secret)
     }
 
     fn start(&self, dir: &Path, role: Role, mode: &Mode) -> Result<Box<dyn Node>> {
         let data = dir.join(DATA_FOLDER);
         let level = mode.name.replace('-', "_");
-        let mut settings = vec![format!("synchronous_commit={level}")];
+        let mut settings = vec![
+            format!("synchronous_commit={level}"),
+            // Shared memory in files of the data folder: a killed server cannot remove any other.
+            "dynamic_shared_memory_type=mmap".to_string(),
+        ];
         match role {
             Role::Primary => settings.push("synchronous_standby_names=*".to_string()),
             Role::Replica(primary) => {
                 let secret =
                     fs::read_to_string(dir.join(SECRET)).map_err(failed("read the password"))?;
-                settings.push(format!(
-                    "primary_conninfo=host=127.0.0.1 port={primary} user={REPLICA} password={secret}"
-                ));
+                // Not on the command line, which other users see.
+                let line = format!(
+                    "primary_conninfo = 'host=127.0.0.1 port={primary} user={REPLICA} password={secret}'\n"
+                );
+                write_for_server(&data, "postgresql.auto.conf", &line)?;
                 write_for_server(&data, "standby.signal", "")?;
             }
         }
@@ -125,6 +131,7 @@ impl Product for Pair {
             data,
             port: network.port,
             waits: mode.name != LOCAL,
+            has_lost_power: false,
             own: Mutex::new(own),
         }))
     }
@@ -138,6 +145,7 @@ struct Running {
     port: u16,
     /// Commits wait for the standby.
     waits: bool,
+    has_lost_power: bool,
     /// The laboratory's own connection.
     own: Mutex<PostgresSession>,
 }
@@ -166,6 +174,11 @@ impl Node for Running {
         self.port
     }
 
+    fn version(&self) -> Result<String> {
+        let version = self.own().ask("SHOW server_version")?;
+        Ok(format!("PostgreSQL {version}"))
+    }
+
     fn connect(&self) -> Result<Box<dyn Client>> {
         Ok(Box::new(PostgresSession::connect(&self.endpoint)?))
     }
@@ -191,8 +204,8 @@ impl Node for Running {
     }
 
     /// A promotion replays what was received.
-    fn drain(&self) -> Result<()> {
-        Ok(())
+    fn drain(&self) -> Result<bool> {
+        Ok(false)
     }
 
     fn promote(&self) -> Result<()> {
@@ -209,6 +222,14 @@ impl Node for Running {
 
     fn lose_power(&mut self) {
         self.process.lose_power();
-        self.remove_shared_memory();
+        self.has_lost_power = true;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.has_lost_power {
+            self.remove_shared_memory();
+        }
     }
 }
