@@ -141,12 +141,12 @@ fn a_server_that_dies_in_a_phase_costs_its_own_trial_and_its_log_is_told() {
 fn a_server_that_stands_still_costs_its_own_trial_and_is_ended() {
     for name in servers() {
         let place = Place::new(name);
-        let (suite, server) = place.begin_requests(&["--stuck-after", "4"]);
+        let (suite, server) = place.begin_requests(&["--stuck-after", "10"]);
         for process in processes(server) {
             signal("-STOP", process);
         }
         let marks = place.marks_of_failed(suite);
-        let stuck = "stuck (no request of request ended for 4 s; its server was killed)";
+        let stuck = "stuck (no request of request ended for 10 s; its server was killed)";
         assert!(marks.contains(stuck), "{name}: {marks}");
         assert!(marks.contains("the connection broke"), "{name}: {marks}");
         assert!(!Path::new(&format!("/proc/{server}")).exists(), "{name}");
