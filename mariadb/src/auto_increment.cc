@@ -18,7 +18,8 @@ void ha_alluvium::get_auto_increment(ulonglong offset, ulonglong increment, ulon
     // The server takes this value as "no number left".
     *first = ULONGLONG_MAX;
     *reserved = wanted;
-    if (share_->reserve_numbers(offset, increment, wanted, number) == 0) *first = number;
+    numbers_error_ = share_->reserve_numbers(offset, increment, wanted, number);
+    if (!numbers_error_) *first = number;
 }
 
 // Raises the counter above the number in record[0].

@@ -283,6 +283,8 @@ private:
     bool overwrites_ = false;
     // Rows that the statement still has to write, as the server told at the first row.
     ulonglong numbers_left_ = 0;
+    // Error of the last reservation of numbers: the server would only say that it failed.
+    int numbers_error_ = 0;
     // Time at which the row that is written expires, if `expires`.
     uint64_t until_ms_ = 0;
     // Key of the row that was read last.

@@ -109,8 +109,11 @@ int ha_alluvium::insert_primary(const uchar *record) {
 int ha_alluvium::write_row(const uchar *record) {
     if (is_sequence()) return write_sequence(record);
     if (unlikely(load_error_)) return load_error_;
-    if (table->next_number_field && record == table->record[0])
-        if (int error = update_auto_increment()) return error;
+    if (table->next_number_field && record == table->record[0]) {
+        numbers_error_ = 0;
+        int error = update_auto_increment();
+        if (error) return numbers_error_ ? numbers_error_ : error;
+    }
     uint64_t hidden_id = share_->primary().is_hidden() ? share_->next_hidden_id() : 0;
     share_->primary().encode(record, hidden_id, new_key_);
     if (too_long(new_key_)) return error_key_too_long;

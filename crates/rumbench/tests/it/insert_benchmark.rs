@@ -76,7 +76,7 @@ fn a_rate_that_no_engine_reaches_marks_the_trial_and_its_step_and_the_others_sta
     let steps = "steps=l.i0,l.x,qr50000000,qr100";
     let output = run(
         dir.path(),
-        &["null", "--set", "seconds=0.1", "--set", steps],
+        &["null", "--set", "seconds=0.5", "--set", steps],
     );
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let result = result(&dir.path().join("out"));
