@@ -47,7 +47,9 @@ fn killed_server(engine: &str) {
     let dir = tempfile::tempdir().unwrap();
     let run = |more: &[&str]| {
         let always = ["durability", "--engine", engine, "--durability", "sync"];
-        rumbench(dir.path(), &[&always[..], more].concat())
+        // Time for a commit on a machine with many other tests.
+        let patient = ["--seconds-per-kill", "4"];
+        rumbench(dir.path(), &[&always[..], &patient, more].concat())
     };
     let out = dir.path().join("out");
     let output = run(&["--kills", "2", "--out", out.to_str().unwrap()]);
