@@ -39,8 +39,8 @@ void ScanWindow::stop() {
     active = false;
 }
 
-// Rows in the cache are read as fast one by one. Locking reads see the newest row, and lock no row
-// that they do not give. HANDLER goes on in later statements, which may have written the rows.
+// Rows in the cache are read as fast one by one. A locking read must see the newest row and lock
+// only rows that it returns. A HANDLER stays open over later statements, which may write the rows.
 bool ha_alluvium::reads_ahead() const {
     if (is_primary(cursor_index_) || row_lock_ != RowLock::None) return false;
     if (key_read_ && share_->index(cursor_index_).restores_all()) return false;

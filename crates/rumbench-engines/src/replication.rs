@@ -11,6 +11,7 @@ use rumbench_core::engine::Result;
 
 /// Table that writers fill: writer and number of the commit.
 pub const TABLE: &str = "commits";
+
 /// Promise of a product about a failure of the primary alone, with the replica promoted by the
 /// documented steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

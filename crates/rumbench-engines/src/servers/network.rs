@@ -60,6 +60,12 @@ pub(super) fn password() -> Result<String> {
     }))
 }
 
+/// Returns the rows of an answer as one line.
+pub(super) fn words(rows: &[Vec<String>]) -> String {
+    let rows: Vec<String> = rows.iter().map(|row| row.join(" ")).collect();
+    rows.join(", ")
+}
+
 /// Waits until the check is true.
 ///
 /// # Errors

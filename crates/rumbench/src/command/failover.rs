@@ -182,7 +182,6 @@ fn measure(
     };
     for (product, modes) in choices {
         if interrupts.count() > 0 {
-            result.interrupted = true;
             break;
         }
         let template = data.join(product.name());
@@ -213,7 +212,7 @@ fn measure(
         // Kept with the result if it cannot be removed.
         let _ = std::fs::remove_dir_all(&template);
     }
-    result.interrupted |= interrupts.count() > 0;
+    result.interrupted = interrupts.count() > 0;
     file::save(out, &result)?;
     let _ = std::fs::remove_dir_all(&data);
     Ok(result)

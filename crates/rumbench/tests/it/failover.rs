@@ -32,8 +32,8 @@ fn sum(mode: &serde_json::Value, part: &str) -> u64 {
     parts.map(|part| part.as_u64().unwrap()).sum()
 }
 
-/// Checks one mode that loses and one that keeps. With the first one the primary goes on without a
-/// network, so it must be seen to lose.
+/// Checks one mode that loses commits and one that keeps them. In the first mode the primary
+/// commits for three seconds without a network, so the round must find lost commits.
 fn loses_and_keeps(engine: &str, [loses, keeps]: [&str; 2]) {
     let (code, mode) = failover(engine, loses, &["--rounds", "1", "--isolated", "3s"]);
     assert_eq!(code, Some(0), "{mode}");

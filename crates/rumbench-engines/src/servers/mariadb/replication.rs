@@ -1,9 +1,9 @@
 //! Primary and replica of MariaDB, with the table in one of its storage engines: asynchronous
 //! replication, and semi-synchronous replication with either wait point.
 //!
-//! Rows in the binary log, synced at each commit, global transaction ids. All else is the server's
-//! default: the relay log is synced each 10,000 events, and a primary waits ten seconds for a
-//! replica before it goes on without one.
+//! The binary log has rows and is synced at each commit; transactions have global ids. The rest are
+//! the server's defaults: it syncs the relay log every 10,000 events, and a primary waits at most
+//! ten seconds for a confirmation.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ use super::{Served, serve};
 use crate::error::failed;
 use crate::replication::{Client, Mode, Node, Product, Promise, Protection, Role, TABLE};
 use crate::servers::endpoint::{Endpoint, Password};
-use crate::servers::network::{free_port, password, wait_for, write_secret};
+use crate::servers::network::{free_port, password, wait_for, words, write_secret};
 use crate::servers::process::ServerProcess;
 use crate::servers::session::Session;
 
@@ -295,11 +295,7 @@ impl Node for Running {
                 && !matches!(value("_clients"), "" | "0")
                 && value("_no_tx") == "0"
                 && value("_no_times") == "0",
-            words: rows
-                .iter()
-                .map(|row| row.join(" "))
-                .collect::<Vec<_>>()
-                .join(", "),
+            words: words(&rows),
         })
     }
 

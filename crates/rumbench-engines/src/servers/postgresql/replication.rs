@@ -17,7 +17,7 @@ use super::{Network, serve, write_for_server};
 use crate::error::failed;
 use crate::replication::{Client, Mode, Node, Product, Promise, Protection, Role, TABLE};
 use crate::servers::endpoint::Endpoint;
-use crate::servers::network::{free_port, password, wait_for, write_secret};
+use crate::servers::network::{free_port, password, wait_for, words, write_secret};
 use crate::servers::packages::POSTGRESQL;
 use crate::servers::places::DATA_FOLDER;
 use crate::servers::process::ServerProcess;
@@ -194,11 +194,7 @@ impl Node for Running {
             is_active: rows.iter().any(protects),
             words: match &rows[..] {
                 [] => "no standby".to_string(),
-                rows => rows
-                    .iter()
-                    .map(|row| row.join(" "))
-                    .collect::<Vec<_>>()
-                    .join(", "),
+                rows => words(rows),
             },
         })
     }
